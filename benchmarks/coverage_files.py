@@ -190,8 +190,8 @@ def check_tflite(found: Row, path: Path, graph: ow.OpGraph, dims: Mapping[str, i
         return found
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    from opweave.adapters.tflite.measured import input_shapes
     from opweave.adapters.tflite.model import read_subgraphs
+    from opweave.adapters.tflite.read import input_shapes
 
     model = read_subgraphs(path.read_bytes(), str(path), ow.Limits())[0]
     try:

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import opweave as ow
+from benchmarks.readers import load_job_shop, read_job_shop
 from benchmarks.tables import percent, show, timed
-from opweave.adapters.graphs.job_shop import read_job_shop
 
 INSTANCES = Path(os.environ.get("OPWEAVE_JOB_SHOPS", "instances/fjsp"))
 
@@ -35,7 +35,7 @@ def random_shop(jobs: int, machines: int, seed: int) -> ow.Placement:
             able = rng.sample(range(1, machines + 1), max(1, machines // 2))
             words += [str(len(able)), *(f"{k} {rng.randint(5, 99)}" for k in able)]
         lines.append(" ".join(words))
-    return read_job_shop("\n".join(lines), where=f"random {jobs} x {machines}")
+    return read_job_shop("\n".join(lines), f"random {jobs} x {machines}")
 
 
 def published() -> Iterator[tuple[str, str, float, ow.Placement]]:
@@ -45,9 +45,7 @@ def published() -> Iterator[tuple[str, str, float, ow.Placement]]:
         return
     with listed.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            problem = ow.load_problem(INSTANCES / row["instance"])
-            assert isinstance(problem, ow.Placement)
-            yield row["category"], row["instance"], float(row["bks"]), problem
+            yield row["category"], row["instance"], float(row["bks"]), load_job_shop(INSTANCES / row["instance"])
 
 
 def processor_seconds() -> float:

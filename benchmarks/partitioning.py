@@ -20,6 +20,7 @@ from pathlib import Path
 import networkx as nx
 
 import opweave as ow
+from benchmarks.readers import load_calls
 from benchmarks.tables import run_parts, show
 
 INSTANCES = Path(os.environ.get("OPWEAVE_PARTITIONING", "instances/dnn-partitioning"))
@@ -90,8 +91,7 @@ def call_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """One call for each accelerator, and two."""
     for path in sorted(INSTANCES.glob("latency-inputs_*_inference.json*")):
         name = path.name.removeprefix("latency-inputs_").split(".", 1)[0]
-        problem = ow.load_problem(path, kind="placement")
-        assert isinstance(problem, ow.Placement)
+        problem = load_calls(path)
         if smoke and len(problem.graph.operators) >= 50:
             continue
         greedy = ow.solve(problem, solver="one_device")

@@ -14,6 +14,7 @@ from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import MAX_BYTES
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,10 @@ class Node:
     folds
         Whether a runtime computes the node once, before it runs, if all its inputs are constant.
     flops, workspace_bytes
-        As in :class:`~opweave.problems.graph.Operator`.
+        As in :class:`~opweave.problems.graph.Operator`, without the bodies.
+    bodies
+        Graphs that the node runs inside it (branches, bodies of loops), at most one at a time: its workspace is what
+        the largest one needs in its order, and the operations of each count once.
     word
         A word for the kind that :func:`~opweave.adapters.graphs.in_place.runs_in_place` knows.
     over
@@ -67,6 +71,7 @@ class Node:
     weights: Sequence[Hashable] = ()
     looks: Sequence[Hashable] = ()
     changes: Sequence[Hashable] = ()
+    bodies: Sequence[OpGraph] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +181,17 @@ def _operator(
         inputs=tuple(names[key] for key in dynamic),
         outputs=tuple(names[key] for key in node.outputs),
         parameters=tuple(names[key] for key in weights),
-        flops=node.flops,
-        workspace_bytes=node.workspace_bytes,
+        flops=node.flops + sum(op.flops for body in node.bodies for op in body.operators),
+        workspace_bytes=max((node.workspace_bytes, *map(_needed, node.bodies))),
         inplace_ok=not node.view and (over or runs_in_place(node.word or node.kind, inplace_kinds)),
         module=node.module,
     )
+
+
+def _needed(body: OpGraph) -> int:
+    """Bytes that a graph needs in its order."""
+    order = Ordering(order=tuple(op.id for op in body.operators))
+    return int(MemoryOrdering(graph=body).evaluate(order).objective or 0)
 
 
 def _is_alias(node: Node, values: Mapping[Hashable, Value]) -> bool:

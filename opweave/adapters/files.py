@@ -288,26 +288,17 @@ def _write(file: IO[bytes], parts: Sequence[Segment]) -> None:
 
 
 def _copy(source: IO[bytes], target: IO[bytes], span: Span) -> None:
-    """Let the system copy; where it cannot, for example between disks, copy block by block."""
-    target.flush()
+    """Copy block by block."""
     source.seek(span.begin)
-    done = 0
-    with contextlib.suppress(AttributeError, OSError):  # not on this system, or not between these two files
-        while done < span.size:
-            count = os.sendfile(target.fileno(), source.fileno(), span.begin + done, span.size - done)
-            if not count:
-                break
-            done += count
-    source.seek(span.begin + done)
-    while done < span.size:
-        block = source.read(min(span.size - done, _CHUNK))
+    left = span.size
+    while left:
+        block = source.read(min(left, _CHUNK))
         if not block:
             raise InvalidInputError(
                 f"{plain(str(span.path))}: the file is shorter than its model says; download it again"
             )
         target.write(block)
-        done += len(block)
-    target.flush()
+        left -= len(block)
 
 
 def write_text(path: PathLike, text: str) -> None:

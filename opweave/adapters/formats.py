@@ -7,7 +7,9 @@ unpickled, imported or run to find out.
 from __future__ import annotations
 
 import os
+import tomllib
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from opweave.adapters.files import PathLike
@@ -23,55 +25,15 @@ _SUFFIXES = {
     ".safetensors.index.json": "llm",
     ".json": "json",
     ".json.gz": "json",
-    ".fjs": "job shop",
-    ".fjs.gz": "job shop",
-    ".txt": "job shop",
-    ".txt.gz": "job shop",
 }
 
-_READ = ".onnx, .pt2, .tflite, .xml (OpenVINO), .json and .json.gz, .gguf, .safetensors and .fjs"
+_READ = ".onnx, .pt2, .tflite, .xml (OpenVINO), .json and .json.gz, .gguf and .safetensors"
 
-_TO_ONNX = "export the model with torch.export.save (.pt2) or torch.onnx.export (.onnx)"
 _TENSORFLOW = "convert it with 'python -m tf2onnx.convert --saved-model FOLDER --output model.onnx' (package tf2onnx)"
-_WEIGHTS = f"contains weights, but not the operators that use them; {_TO_ONNX}"
-_COMPILED = "was compiled for a device, and cannot be planned any more; plan the model from which it was made"
-
-_ADVICE = {
-    ".pt": f"a .pt file mostly {_WEIGHTS}",
-    ".pth": f"a .pth file mostly {_WEIGHTS}",
-    ".bin": f"a .bin file mostly {_WEIGHTS}",
-    ".ckpt": f"a checkpoint {_WEIGHTS}",
-    ".npz": f"an .npz file {_WEIGHTS}",
-    ".pb": f"this is a graph of TensorFlow; {_TENSORFLOW}, or a frozen graph with --graphdef in place of --saved-model",
-    ".h5": "this is a file of Keras or of weights; load it with keras.models.load_model and pass the model",
-    ".hdf5": "this is a file of Keras or of weights; load it with keras.models.load_model and pass the model",
-    ".keras": "this is a model of Keras; load it with keras.models.load_model and pass it",
-    ".mlmodel": "Core ML is not read; convert it with onnxmltools.convert_coreml, or export its origin as .onnx",
-    ".mlpackage": "Core ML is not read; export the model from which it was made as .onnx",
-    ".mlmodelc": f"this Core ML model {_COMPILED}",
-    ".caffemodel": "Caffe is not read; convert it with caffe2onnx, or with mo of OpenVINO 2022 to an .xml",
-    ".prototxt": "Caffe is not read; convert it with caffe2onnx, or with mo of OpenVINO 2022 to an .xml",
-    ".cfg": "Darknet is not read; convert the .cfg and the .weights with darknet2onnx",
-    ".weights": "Darknet is not read; convert the .cfg and the .weights with darknet2onnx",
-    ".pdmodel": "PaddlePaddle is not read; convert it with 'paddle2onnx --model_dir FOLDER --save_file model.onnx'",
-    ".pdiparams": "PaddlePaddle is not read; convert it with 'paddle2onnx --model_dir FOLDER --save_file model.onnx'",
-    ".params": "MXNet and PaddlePaddle are not read; export the model as .onnx (paddle2onnx, mxnet.onnx.export_model)",
-    ".pkl": "a pickle can run any code when it is opened, so it is not; export the model itself as .onnx or .pt2",
-    ".pickle": "a pickle can run any code when it is opened, so it is not; export the model itself as .onnx or .pt2",
-    ".joblib": "a pickle can run any code when it is opened, so it is not; convert the model with skl2onnx",
-    ".ptl": f"this is TorchScript, whose program is not read; {_TO_ONNX}",
-    ".torchscript": f"this is TorchScript, whose program is not read; {_TO_ONNX}",
-    ".ort": "this is ONNX Runtime's own format; plan the .onnx file from which it was made",
-    ".pte": f"this program of ExecuTorch {_COMPILED}",
-    ".engine": f"this engine of TensorRT {_COMPILED}",
-    ".plan": f"this engine of TensorRT {_COMPILED}",
-    ".trt": f"this engine of TensorRT {_COMPILED}",
-    ".task": "this is an archive; unpack it with unzip, and plan the .tflite files inside",
-    ".litertlm": "this is an archive of LiteRT; plan the .tflite files from which it was made",
-    ".mnn": "MNN is not read; plan the model from which it was converted",
-    ".ncnn": "ncnn is not read; plan the model from which it was converted",
-    ".data": "these are weights that lie beside a model; name the .onnx file itself",
-    ".onnx_data": "these are weights that lie beside a model; name the .onnx file itself",
+_ADVICE: Mapping[str, str] = {
+    ending: row["say"]
+    for row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["advice"]
+    for ending in row["endings"].split()
 }
 """What to do with a file that is not read, by the ending of its name."""
 

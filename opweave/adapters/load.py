@@ -12,13 +12,7 @@ from pydantic import BaseModel, ValidationError
 from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_json, write_text
 from opweave.adapters.formats import check_content, family_of, refusal
-from opweave.adapters.graphs.device_placement import (
-    MARK,
-    latency_from_device_placement,
-    read_device_placement,
-)
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
-from opweave.adapters.graphs.job_shop import load_job_shop
 from opweave.adapters.graphs.node_edge import from_node_edge
 from opweave.adapters.onnx.session import profile_costs
 from opweave.problems.cluster import Cluster
@@ -26,7 +20,6 @@ from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
-from opweave.problems.placement.spec import Placement
 from opweave.problems.plugins import load_plugins
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
@@ -81,16 +74,16 @@ def load(
     model
         A file: ``.onnx``; ``.pt2`` as ``torch.export.save`` writes it; ``.json`` or ``.json.gz`` with opweave's own
         schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
-        ``.safetensors``, ``config.json`` or the folder that holds them, which becomes tensor groups; a job shop as
-        ``.fjs`` or ``.txt``. Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or exported program (see
-        :mod:`opweave.adapters.torch.read`), a Keras model (see :mod:`opweave.adapters.keras.read`), a
-        networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
+        ``.safetensors``, ``config.json`` or the folder that holds them, which becomes tensor groups. Or a model in
+        memory: an ONNX ``ModelProto``, a PyTorch module or exported program (see :mod:`opweave.adapters.torch.read`), a
+        Keras model (see :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see
+        :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
         Sizes for open dimensions of an ONNX model, for example ``{"batch": 1}``, ``{"x:2": 224}`` or ``{"*": 1}`` (see
         :mod:`opweave.adapters.dims`), or of a Keras model, for example
-        ``{"batch": 1, "height": 224, "width": 224}`` (see :mod:`opweave.adapters.keras.dims`).
+        ``{"batch": 1, "height": 224, "width": 224}`` (see :mod:`opweave.adapters.keras.read`).
     inputs
         Example inputs of an ONNX model, by name: arrays, or lists of arrays for sequences. They fix open dimensions,
         and shapes that depend on values.
@@ -151,12 +144,8 @@ def load(
         from opweave.adapters.graphs.networkx_io import from_networkx
 
         return from_networkx(model, inplace_kinds=inplace_kinds, limits=limits)
-    if family == "job shop":
-        return load_job_shop(model, limits=limits).graph
     if family != "json":
         raise refusal(cast("PathLike", model), name)
-    if MARK in data:
-        return read_device_placement(data, where=name, limits=limits).graph
     if "nodes" in data:
         return from_node_edge(data, where=name, inplace_kinds=inplace_kinds, limits=limits)
     if "operators" in data:
@@ -224,26 +213,18 @@ def geometry(
 
         return onnx_geometry(model, graph, dims or {}, limits)
     if family == "keras":
-        from opweave.adapters.keras.geometry import keras_geometry
+        from opweave.adapters.keras.read import keras_geometry
 
         return keras_geometry(model, graph, dims, limits)
-    from opweave.adapters.torch.geometry import torch_geometry
+    from opweave.adapters.torch.kinds import torch_geometry
     from opweave.adapters.torch.program import prepare, read_program
 
     program = read_program(model, limits) if isinstance(model, str | os.PathLike) else model
     return torch_geometry(prepare(program, args, kwargs), graph)
 
 
-def is_instance(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bool:
-    """Whether a file is an instance of msr-fiddle/dnn-partitioning, with devices and costs."""
-    return family_of(path) == "json" and MARK in _read_object(path, limits)
-
-
 def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
-
-    A flexible job shop becomes a placement (see :mod:`opweave.adapters.graphs.job_shop`), and so does an instance of
-    msr-fiddle/dnn-partitioning, scored by latency (see :mod:`opweave.adapters.graphs.device_placement`).
 
     Parameters
     ----------
@@ -256,15 +237,7 @@ def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DE
         One sentence says what is wrong, where, and what to do.
     """
     name = place(path)
-    if family_of(path) == "job shop":
-        if kind not in (None, Placement.kind):
-            raise InvalidInputError(f"{name}: a job shop is a placement, not {kind}")
-        return load_job_shop(path, limits=limits)
     data = _read_object(path, limits)
-    if MARK in data:
-        if kind not in (None, Placement.kind):
-            raise InvalidInputError(f"{name}: an instance of dnn-partitioning is a placement, not {kind}")
-        return latency_from_device_placement(data, where=name, limits=limits)
     stated = data.get("kind")
     if kind is not None and kind != stated:
         raise InvalidInputError(f"{name}: its kind is {stated!r:.60}, and {kind!r:.60} is wanted")

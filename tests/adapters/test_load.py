@@ -88,15 +88,6 @@ BAD_MODELS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "sentence"), BAD_MODELS, ids=[sentence[:40] for _, sentence in BAD_MODELS])
-def test_bad_models_are_refused(tmp_path: Path, value: object, sentence: str) -> None:
-    path = write(tmp_path / "m.json", value)
-    with pytest.raises(InvalidInputError) as caught:
-        load(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert sentence in str(caught.value)
-
-
 BAD_SPECS = [
     (_spec(kind="c" * 5000), "kind 'ccc"),
     (_spec(kind="cooking"), "kind 'cooking' is not a problem of opweave; the problems are: "),
@@ -111,11 +102,16 @@ BAD_SPECS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "sentence"), BAD_SPECS, ids=[sentence[:40] for _, sentence in BAD_SPECS])
-def test_bad_problems_are_refused(tmp_path: Path, value: object, sentence: str) -> None:
-    path = write(tmp_path / "spec.json", value)
+BAD = [(load, *row) for row in BAD_MODELS] + [(load_problem, *row) for row in BAD_SPECS]
+
+
+@pytest.mark.parametrize(("read", "value", "sentence"), BAD, ids=[sentence[:40] for *_, sentence in BAD])
+def test_bad_models_and_problems_are_refused(
+    tmp_path: Path, read: Callable[[object], object], value: object, sentence: str
+) -> None:
+    path = write(tmp_path / "m.json", value)
     with pytest.raises(InvalidInputError) as caught:
-        load_problem(path)
+        read(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert sentence in str(caught.value)
 
@@ -137,6 +133,12 @@ def test_bad_results_are_refused(tmp_path: Path, result: Result[Ordering]) -> No
 
 
 def test_names_and_limits(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="this is a folder"):
+        load(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"dims is .* it must map names"):
+        load(tmp_path / "net.onnx", dims=[("N", 1)])
+    with pytest.raises(InvalidInputError, match="'memory_ordering', and 'placement' is wanted"):
+        load_problem(write(tmp_path / "s.json", _spec()), kind="placement")
     with pytest.raises(InvalidInputError, match="a pickle can run any code"):
         load(write(tmp_path / "model.pkl", "{}"))
     with pytest.raises(InvalidInputError, match=r"dims are for \.onnx, \.tflite and \.xml files"):
@@ -148,11 +150,12 @@ def test_names_and_limits(tmp_path: Path) -> None:
 
 
 def test_importing_opweave_loads_nothing_heavy() -> None:
-    heavy = ["matplotlib", "rich", "onnx", "typer", "pyomo", "numba", "networkx", "highspy"]
+    heavy = ["matplotlib", "rich", "onnx", "typer", "pyomo", "numba", "pymoo", "networkx", "highspy"]
     heavy += ["torch", "keras", "tensorflow", "onnxruntime", "transformers"]
     code = f"import sys, opweave; print([name for name in {heavy!r} if name in sys.modules])"
+    code += "; print(opweave.pymoo_problem.__module__)"  # solvers are imported when somebody asks for them
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.split("\n")[:2] == ["[]", "opweave.solvers.evolution.ask"]
 
 
 @pytest.mark.parametrize("reader", [load_problem, load_result, load_costs, load_cluster])
@@ -160,16 +163,6 @@ def test_importing_opweave_loads_nothing_heavy() -> None:
 def test_what_is_no_file_name_is_refused(reader: Callable[[object], object], path: object) -> None:
     with pytest.raises(InvalidInputError, match="is not a file name; give a text"):
         reader(path)
-
-
-def test_a_folder_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="this is a folder"):
-        load(tmp_path)
-
-
-def test_dims_are_a_mapping(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"dims is .* it must map names"):
-        load(tmp_path / "net.onnx", dims=[("N", 1)])
 
 
 def test_other_files_are_no_costs_and_no_results(

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from opweave.adapters.archives import fed
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, note, stdout, tell
 from opweave.adapters.cli.settings import DimOption, ExampleOption, JsonOption, OutputOption, SpecArgument, dimensions
 from opweave.adapters.error_messages import plain
-from opweave.adapters.example_inputs import fed
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.adapters.load import load_problem, load_result
 from opweave.problems.errors import InvalidInputError

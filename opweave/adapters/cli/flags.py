@@ -213,7 +213,7 @@ def with_flags(command: Callable[..., int], word: str | None = None) -> Callable
     return with_options(command, "flags", options, flags)
 
 
-def fields_of(view: type[AnyView], given: Mapping[str, object], stated: Collection[str] = ()) -> dict[str, object]:
+def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, object]:
     """Make the fields of a problem from its flags.
 
     Parameters
@@ -222,14 +222,11 @@ def fields_of(view: type[AnyView], given: Mapping[str, object], stated: Collecti
         The problem's view.
     given
         The values from the command line, by flag name.
-    stated
-        Fields that the model's file states itself.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        For a flag that the problem does not have or that the file makes needless, a required flag that is missing, or
-        a value that cannot be read.
+        For a flag that the problem does not have, a required flag that is missing, or a value that cannot be read.
 
     Examples
     --------
@@ -243,9 +240,7 @@ def fields_of(view: type[AnyView], given: Mapping[str, object], stated: Collecti
         text = f"problem {view.word} does not accept {strange}; leave it out"
         raise InvalidInputError(f"{text}, it is for {others}" if others else text)
     for flag in own.values():
-        if flag.name in given and flag.field in stated:
-            raise InvalidInputError(f"the file states {flag.field} itself; leave out {flag.name}")
-        if flag.required and flag.name not in given and flag.field not in stated:
+        if flag.required and flag.name not in given:
             raise InvalidInputError(f"problem {view.word} needs {flag.name}: {flag.use}")
     values = {own[name].field: own[name].read(value) for name, value in given.items()}
     return {field: value for field, value in values.items() if value is not None}

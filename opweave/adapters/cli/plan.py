@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from opweave.adapters.archives import Arrays, read_arrays, sizes_given
 from opweave.adapters.cli.flags import OF_ORDERS, WORDS, fields_of, with_flags
 from opweave.adapters.cli.output import solve_and_tell
 from opweave.adapters.cli.settings import (
@@ -21,10 +22,9 @@ from opweave.adapters.cli.settings import (
 )
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
-from opweave.adapters.example_inputs import Arrays, read_arrays, sizes_given
 from opweave.adapters.formats import family_of
 from opweave.adapters.graphs.lifetimes import load_lifetimes
-from opweave.adapters.load import AnyProblem, geometry, is_instance, load, load_problem
+from opweave.adapters.load import AnyProblem, geometry, load
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
@@ -41,7 +41,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "placement": (
         "opweave placement model.onnx --cluster moirai-inter -t 60",
         "opweave placement model.json --cluster rig.json --costs ms.json --pin head=a",
-        "opweave placement shop.fjs -t 60",
     ),
     "batched": ("opweave batched model.onnx --cluster home --batch 16",),
     "pipeline": (
@@ -62,9 +61,7 @@ AsIsOption = Annotated[
 ]
 ModelArgument = Annotated[
     Path,
-    typer.Argument(
-        help="A model: .onnx, .pt2, .tflite, .xml, .json; a .csv for layout, a .fjs for placement.", show_default=False
-    ),
+    typer.Argument(help="A model: .onnx, .pt2, .tflite, .xml, .json; a .csv for layout.", show_default=False),
 ]
 
 
@@ -76,7 +73,7 @@ def _plan(
         typer.Option(
             "--problem",
             "-p",
-            help=f"What to plan: {', '.join(WORDS)}. By default ordering, of a CSV layout, of a job shop placement.",
+            help=f"What to plan: {', '.join(WORDS)}. By default ordering, of a CSV layout.",
             autocompletion=problem_words,
         ),
     ] = None,
@@ -90,16 +87,8 @@ def _plan(
 
     It takes the options of every problem; 'opweave PROBLEM --help' lists those of one, as in 'opweave pipeline --help'.
     For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
-    A published instance brings its devices and costs.
     """
     view = view_for(problem or _usual(model))
-    if family_of(model) == "job shop" or (
-        not {"--cluster", "--costs"} & set(flags) and view.word in ("placement", "pipeline") and is_instance(model)
-    ):
-        known = load_problem(model, kind=view.problem_type.kind)
-        fields = fields_of(view, flags, stated=("cluster", "costs"))
-        given = {name: getattr(known, name) for name in known.model_fields_set} | fields
-        return solve_and_tell(validated(view.problem_type, given, f"problem {view.word}"), settings)
     fields = fields_of(view, flags)
     inputs = None if example_inputs is None else read_arrays(example_inputs)
     dims = {**sizes_given(model, inputs or {}), **dimensions(dim)}
@@ -120,7 +109,7 @@ def command_of(word: str) -> Callable[..., int]:
 
 
 def _usual(model: Path) -> str:
-    return "placement" if family_of(model) == "job shop" else "layout" if _is_lifetimes(model) else "ordering"
+    return "layout" if _is_lifetimes(model) else "ordering"
 
 
 def _is_lifetimes(path: Path) -> bool:

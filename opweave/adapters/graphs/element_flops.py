@@ -11,49 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from opweave.adapters.graphs.in_place import INPLACE_KINDS, short_kind
-
-_PER_OUTPUT = {
-    1.0: """
-        addcdiv addcmul atan atan2 copy fill zero bitwise_and bitwise_not bitwise_or bitwise_xor clamp clamp_max
-        clamp_min eq equal
-        erfinv expm1 foreach_add foreach_addcdiv foreach_addcmul foreach_div foreach_lerp foreach_mul foreach_sqrt ge
-        greater greaterorequal gt isinf isnan le lerp less lessorequal log1p log2 logaddexp logical_and logical_not
-        logical_or logical_xor lt masked_fill max maximum min minimum mod ne not_equal remainder rsub scatter_add
-        sinh cosh tan square squared_difference squareddifference and or xor sum_to_size biasadd quickgelu
-        average
-    """,
-    2.0: """
-        batch_norm batchnorm batchnormalization biasgelu fastgelu fused_batch_norm hardswish_backward gelu_backward
-        native_batch_norm native_batch_norm_legit native_batch_norm_legit_functional
-        native_batch_norm_legit_no_training rescaling silu_backward swish
-        dequantize dequantizelinear dynamicquantizelinear fake_quant fakequantize quantize quantizelinear
-    """,
-    5.0: """
-        log_softmax log_softmax_backward_data logsoftmax safe_softmax softmax softmax_backward_data softmax_backward
-    """,
-    8.0: """
-        group_norm groupnorm groupnormalization instance_norm instancenormalization layer_norm layernorm
-        layernormalization lpnormalization lrn meanvariancenormalization native_batch_norm_backward native_group_norm
-        native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm rmsnorm
-        rmsnormalization simplifiedlayernormalization skiplayernormalization skipsimplifiedlayernormalization
-        embedlayernormalization qembedlayernormalization unitnormalization
-    """,
-}
-
-_PER_INPUT = """
-    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d amax amin any all argmax argmin cumprod cumsum
-    globalaveragepool globalaveragepooling1d globalaveragepooling2d globalaveragepooling3d globalmaxpool
-    globalmaxpooling1d globalmaxpooling2d globalmaxpooling3d logsumexp mean norm prod reducel1 reducel2
-    reducelogsumexp reducemax reducemean reducemin reduceprod reducesum reducesumsquare std sum var var_mean
-"""
+from opweave.adapters.graphs.in_place import INPLACE_KINDS, KINDS, short_kind
 
 _NOTHING = frozenset({"dropout"})
 
-PER_OUTPUT = {name: count for count, names in _PER_OUTPUT.items() for name in names.split()}
+PER_OUTPUT = {name: float(count) for count, names in KINDS["per_output"].items() for name in names.split()}
 """Operations per output element by short name (see :func:`~opweave.adapters.graphs.in_place.short_kind`)."""
 
-PER_INPUT = frozenset(_PER_INPUT.split())
+PER_INPUT = frozenset(KINDS["per_input"]["1"].split())
 """Short names of reductions: one operation per element of their first input."""
 
 

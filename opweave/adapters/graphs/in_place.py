@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+import tomllib
+from collections.abc import Mapping, Set
+from pathlib import Path
 
-_ACTIVATIONS = """
-    activation celu clip elu gelu hardsigmoid hardswish hardtanh leaky_relu leakyrelu logsigmoid mish prelu relu relu6
-    selu sigmoid silu softplus softsign swish tanh thresholdedrelu threshold_backward sigmoid_backward tanh_backward
-"""
-_ELEMENTWISE = """
-    abs add ceil cos div divide erf exp floor log mul multiply neg negative not pow reciprocal round rsqrt sign sin sqrt
-    sub subtract where
-"""
-_NORMALISING = "batch_norm batchnorm batchnormalization dropout rescaling normalization customscalelayer"
+KINDS: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text("utf-8"))
+"""Short names of operator kinds, in tables."""
 
-INPLACE_KINDS: Set[str] = frozenset((_ACTIVATIONS + _ELEMENTWISE + _NORMALISING).split())
+INPLACE_KINDS: Set[str] = frozenset(" ".join(KINDS["in_place"].values()).split())
 """Short names (see :func:`short_kind`) of elementwise operators, activations, residual additions, and normalising
 layers in inference. Each output element depends on one element of each input."""
 

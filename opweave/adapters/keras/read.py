@@ -3,34 +3,34 @@
 Keras infers every shape for the requested batch size. A layer that is called twice makes two operators with the same
 parameters. Nested models are flattened; an operator's module is the path of the model that contains its layer.
 Subclassed models are called once on symbols, which makes the weights of layers that have none yet.
+
+Open dimensions get sizes by name (see :mod:`opweave.adapters.dims`): ``"batch"``, and ``"length"``, ``"height"``,
+``"width"``, ``"depth"`` by the rank of the input and Keras's image format.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from opweave.adapters.error_messages import plain, validated
-from opweave.adapters.graphs.in_place import INPLACE_KINDS, runs_in_place
-from opweave.adapters.graphs.names import UniqueNames
-from opweave.adapters.keras.dims import closed_shapes
-from opweave.adapters.keras.flops import layer_flops
+from opweave.adapters.assemble import Node, Parts, Value, assemble
+from opweave.adapters.dims import OpenDimension, advice, given_sizes
+from opweave.adapters.error_messages import plain
+from opweave.adapters.graphs import geometry_fit as fit
+from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.keras.kinds import VIEW_KINDS, layer_flops, layer_geometry
 from opweave.problems.errors import InvalidInputError, LimitExceededError
-from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.slicing.geometry import Geometry, Layout
 
 if TYPE_CHECKING:
     import keras
 
-_VIEW_KINDS = """
-    ActivityRegularization AlphaDropout Dropout ExpandDims Flatten GaussianDropout GaussianNoise Identity Reshape
-    SpatialDropout1D SpatialDropout2D SpatialDropout3D Squeeze
-"""
-VIEW_KINDS = frozenset(_VIEW_KINDS.split())
-"""Layers and operations that pass on the storage of their input in inference."""
-
+_AXES = {2: ("length",), 3: ("length",), 4: ("height", "width"), 5: ("depth", "height", "width")}
+_USUAL = {"batch": 1, "length": 128, "depth": 16}
 _BYTES = {"bfloat16": 2, "bool": 1, "string": 0, "complex64": 8, "complex128": 16}
 
 
@@ -44,8 +44,8 @@ def from_keras(
     """Build a graph from a functional, sequential or subclassed Keras model.
 
     * Operators are named after their layers, ``encoder/dense`` in nested models; repeated calls get a number.
-    * :data:`VIEW_KINDS` make aliases, as backends do in inference.
-    * FLOPs are those of :func:`~opweave.adapters.keras.flops.layer_flops`. A custom layer is one operator.
+    * :data:`~opweave.adapters.keras.kinds.VIEW_KINDS` make aliases, as backends do in inference.
+    * FLOPs are those of :func:`~opweave.adapters.keras.kinds.layer_flops`. A custom layer is one operator.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def from_keras(
         The model; it is not computed. A subclassed one must have been called once, which says what it takes.
     dims
         Sizes for the dimensions that the inputs leave open, for example ``{"batch": 1, "height": 224, "width": 224}``
-        (see :mod:`opweave.adapters.keras.dims`).
+        (see above).
     inplace_kinds
         Kinds (class names, full or short) whose operators get ``inplace_ok``; empty for none.
     limits
@@ -64,55 +64,62 @@ def from_keras(
     InvalidInputError, LimitExceededError
         For models that cannot be followed and dimensions that stay open; one sentence names the layer.
     """
-    builder = _Builder(plain(str(model.name)), dims or {}, inplace_kinds, limits)
-    return builder.graph(builder.read(model))
+    return _Builder(plain(str(model.name)), dims or {}, limits).graph(model, inplace_kinds)
 
 
-def called_layers(
-    model: keras.Model, *, dims: Mapping[str, int] | None = None, limits: Limits = DEFAULT_LIMITS
-) -> dict[str, keras.layers.Layer]:
-    """List the layer that every operator of :func:`from_keras` calls, by the operator's id.
+def keras_geometry(
+    model: keras.Model, graph: OpGraph, dims: Mapping[str, int] | None, limits: Limits
+) -> dict[str, Geometry]:
+    """Read the geometry of every operator that has one; layers with another data format than the first are omitted."""
+    builder = _Builder(plain(str(model.name)), dims or {}, limits)
+    ids = [op.id for op in builder.graph(model, frozenset()).operators]
+    layers = dict(zip(ids, builder.layers, strict=True))
+    layout = _layout(builder.layers)
+    shapes = fit.shapes_of(graph)
+    found: dict[str, Geometry | None] = {}
+    for op in graph.operators:
+        layer = layers.get(op.id)
+        if layer is None or type(layer).__name__ != op.kind or not op.inputs:
+            continue
+        if getattr(layer, "data_format", layout) in (layout, None):
+            found[op.id] = layer_geometry(layer, shapes[op.inputs[0]], layout)
+    return fit.fitting(found, graph, layout)
 
-    Raises
-    ------
-    InvalidInputError, LimitExceededError
-        As for :func:`from_keras`.
-    """
-    builder = _Builder(plain(str(model.name)), dims or {}, frozenset(), limits)
-    builder.read(model)
-    return builder.layers
+
+def _layout(layers: Sequence[Any]) -> Layout:
+    import keras
+
+    said = (getattr(layer, "data_format", None) for layer in layers)
+    first = next((word for word in said if word), keras.config.image_data_format())
+    return "channels_first" if first == "channels_first" else "channels_last"
 
 
 class _Builder:
-    """Walks through models as Keras runs them, with tensors that have shapes but no data."""
+    """Walks through models as Keras runs them, with tensors that have shapes but no data; keys are identities."""
 
-    def __init__(self, where: str, dims: Mapping[str, int], inplace_kinds: Set[str], limits: Limits) -> None:
-        self._where = where
-        self._dims = dims
-        self._inplace_kinds = inplace_kinds
-        self._limits = limits
-        self._operator_names = UniqueNames()
-        self._operators: list[Operator] = []
-        self._tensors: dict[str, Tensor] = {}
-        self._names: dict[int, str] = {}  # of Keras tensors, by identity
+    def __init__(self, where: str, dims: Mapping[str, int], limits: Limits) -> None:
+        self._where, self._dims, self._limits = where, dims, limits
+        self._nodes: list[Node] = []
+        self._values: dict[Hashable, Value] = {}
+        self._weights: set[Hashable] = set()
         self._kept: list[Any] = []  # so that no identity is used again
-        self._parameters: dict[int, Parameter] = {}
-        self._parameter_names = UniqueNames()
-        self.layers: dict[str, Any] = {}  # by operator
+        self.layers: list[Any] = []  # by operator
 
-    def read(self, model: keras.Model) -> list[Any]:
-        """Walk through the whole model and return its outputs."""
+    def graph(self, model: keras.Model, inplace_kinds: Set[str]) -> OpGraph:
+        """Walk through the whole model and make its graph."""
         inner = self.functional(model, model.name)
-        shapes = closed_shapes(inner.inputs, self._dims, self._where)
+        shapes = _closed_shapes(inner.inputs, self._dims, self._where)
         given = [self.input(tensor, shape) for tensor, shape in zip(inner.inputs, shapes, strict=True)]
-        return self.walk(inner, given, "")
+        outputs = [id(tensor) for tensor in self.walk(inner, given, "")]
+        parts = Parts(self._where, self._nodes, self._values, self._weights, outputs, [id(tensor) for tensor in given])
+        return assemble(parts, self._where, inplace_kinds)
 
     def input(self, tensor: Any, shape: tuple[int, ...]) -> Any:
         """Return an input of a closed shape."""
         import keras
 
         made = keras.KerasTensor(shape, dtype=tensor.dtype, name=tensor.name)
-        self._add(made, self._tensor_name(str(tensor.name)), f"input {tensor.name!r}", None)
+        self._add(made, str(tensor.name), f"input {tensor.name!r}")
         return made
 
     def functional(self, model: Any, path: str, given: tuple[Any, Any] | None = None) -> Any:
@@ -160,16 +167,6 @@ class _Builder:
                 values.update((id(there), here) for there, here in zip(node.outputs, made, strict=True))
         return [values[id(tensor)] for tensor in model.outputs]
 
-    def graph(self, outputs: list[Any]) -> OpGraph:
-        content: dict[str, object] = {
-            "name": self._where,
-            "operators": self._operators,
-            "tensors": list(self._tensors.values()),
-            "parameters": list(self._parameters.values()),
-            "outputs": list(dict.fromkeys(self._names[id(tensor)] for tensor in outputs)),
-        }
-        return validated(OpGraph, content, self._where)
-
     def _call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], path: str) -> list[Any]:
         import keras
 
@@ -186,53 +183,82 @@ class _Builder:
                 f"{self._where}: layer {name!r} ({kind}) does not state its output shape ({plain(reason)}); give it a "
                 "compute_output_shape"
             ) from error
-        if len(self._operators) >= self._limits.operators:
+        if len(self._nodes) >= self._limits.operators:
             raise LimitExceededError(f"{self._where}: over the limit of {self._limits.operators:,} operators")
         read, given = _leaves((args, kwargs)), _leaves(result)
         made = [keras.KerasTensor(_closed(layer, read, tensor.shape), dtype=tensor.dtype) for tensor in given]
-        inputs = list(dict.fromkeys(self._names[id(tensor)] for tensor in read if id(tensor) in self._names))
-        op = self._operator_names.take(name)
-        self.layers[op] = layer
-        view = kind in VIEW_KINDS and len(inputs) == 1 and len(made) == 1
-        ids = [self._tensor_name(op if len(made) == 1 else f"{op}.{index}") for index in range(len(made))]
-        for tensor, tensor_id in zip(made, ids, strict=True):
-            self._add(tensor, tensor_id, f"layer {name!r} ({kind})", inputs[0] if view else None)
-        self._operators.append(
-            Operator(
-                id=op,
+        inputs = list(dict.fromkeys(id(tensor) for tensor in read if id(tensor) in self._values))
+        for index, tensor in enumerate(made):
+            self._add(tensor, name if len(made) == 1 else f"{name}.{index}", f"layer {name!r} ({kind})")
+        self.layers.append(layer)
+        self._nodes.append(
+            Node(
+                name=name,
                 kind=kind,
-                inputs=tuple(inputs),
-                outputs=tuple(ids),
-                parameters=tuple(self._parameter(weight) for weight in getattr(layer, "weights", ())),
+                inputs=inputs,
+                outputs=[id(tensor) for tensor in made],
+                view=kind in VIEW_KINDS and len(inputs) == 1 and len(made) == 1,
                 flops=layer_flops(layer, [tuple(t.shape) for t in read], [tuple(t.shape) for t in made]),
-                inplace_ok=not view and runs_in_place(kind, self._inplace_kinds),
                 module=path.replace("/", "."),
+                weights=[self._weight(weight) for weight in getattr(layer, "weights", ())],
             )
         )
         return made
 
-    def _parameter(self, weight: Any) -> str:
-        if id(weight) not in self._parameters:
-            size = math.prod(weight.shape) * _bytes(weight.dtype)
-            self._parameters[id(weight)] = Parameter(id=self._parameter_names.take(str(weight.path)), bytes=size)
-            self._kept.append(weight)
-        return self._parameters[id(weight)].id
+    def _weight(self, weight: Any) -> int:
+        if id(weight) not in self._weights:
+            self._weights.add(id(weight))
+            self._keep(weight, str(weight.path))
+        return id(weight)
 
-    def _add(self, tensor: Any, name: str, what: str, alias_of: str | None) -> None:
+    def _add(self, tensor: Any, name: str, what: str) -> None:
         for position, dim in enumerate(tensor.shape):
             if dim is None:
                 raise InvalidInputError(
                     f"{self._where}: {what} leaves dimension {position} open, although the inputs have sizes; give the "
                     "layer sizes that do not depend on values"
                 )
+        self._keep(tensor, name)
+
+    def _keep(self, tensor: Any, name: str) -> None:
         shape = tuple(int(dim) for dim in tensor.shape)
-        size = math.prod(shape) * _bytes(tensor.dtype)
-        self._tensors[name] = Tensor(id=name, bytes=size, alias_of=alias_of, shape=shape, dtype=str(tensor.dtype))
-        self._names[id(tensor)] = name
+        self._values[id(tensor)] = Value(name, math.prod(shape) * _bytes(tensor.dtype), shape, str(tensor.dtype))
         self._kept.append(tensor)
 
-    def _tensor_name(self, wanted: str) -> str:
-        return UniqueNames(self._tensors).take(wanted) if wanted in self._tensors else wanted
+
+def _closed_shapes(inputs: Sequence[keras.KerasTensor], dims: Mapping[str, int], where: str) -> list[tuple[int, ...]]:
+    """Shapes of a model's inputs, with given sizes for open dimensions.
+
+    Raises
+    ------
+    InvalidInputError
+        For a size that is none, a key that fits no dimension, and dimensions that stay open, with an example of all.
+    """
+    found = [
+        OpenDimension(tensor.name, position, len(tensor.shape), _axis(position, len(tensor.shape)))
+        for tensor in inputs
+        for position, size in enumerate(tensor.shape)
+        if size is None
+    ]
+    sizes = given_sizes(found, dims, where)
+    left = [dim for dim in found if dim.place not in sizes]
+    if left:
+        raise advice(left, {dim.key: _USUAL.get(dim.key, 224) for dim in left}, where)
+    return [
+        tuple(sizes[f"{tensor.name}:{place}"] if size is None else size for place, size in enumerate(tensor.shape))
+        for tensor in inputs
+    ]
+
+
+def _axis(position: int, rank: int) -> str:
+    """Name of an axis; empty for channels and for axes without a usual name."""
+    import keras
+
+    if position == 0:
+        return "batch"
+    start = 2 if keras.config.image_data_format() == "channels_first" and rank > 3 else 1
+    axes = _AXES.get(rank, ())
+    return axes[position - start] if 0 <= position - start < len(axes) else ""
 
 
 def _leaves(values: object) -> list[Any]:

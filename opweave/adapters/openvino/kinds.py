@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from opweave.adapters.graphs.element_flops import Formula, formula_flops
 
@@ -15,27 +17,12 @@ VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
 NOT_FOLDED = frozenset({"Multinomial", "RandomUniform", "ReadValue"})
 """Layers that are not computed in advance although their inputs are constant."""
 
-_BITS = {
-    1: "BIN BIT1 U1",
-    2: "U2",
-    3: "U3",
-    4: "F4E2M1 I4 NF4 U4",
-    6: "U6",
-    8: "BOOL F8E4M3 F8E5M2 F8E8M0 I8 U8",
-    16: "BF16 FP16 I16 U16",
-    32: "FP32 I32 U32",
-    64: "FP64 I64 U64",
-}
-BITS = {name: bits for bits, names in _BITS.items() for name in names.split()}
+_DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+BITS = {name: int(bits) for bits, names in _DATA["bits"].items() for name in names.split()}
 """Bits of one element; elements smaller than a byte are packed."""
 
-
-_COMMON = """
-    AvgPool=average Clamp=clamp Elu=elu Gather=gather HSigmoid=hardsigmoid HSwish=hardswish LogicalAnd=and
-    LogicalNot=not LogicalOr=or LogicalXor=xor MaxPool=max MVN=layernorm NormalizeL2=lpnormalization NotEqual=ne
-    Power=pow ReduceL1=reducel1 Select=where SoftMax=softmax SoftPlus=softplus SquaredDifference=squareddifference
-"""
-COMMON = dict(pair.split("=") for pair in _COMMON.split())
+COMMON = dict(pair.split("=") for pair in _DATA["common"].split())
 """Words that other frameworks use for a kind."""
 
 

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+import tempfile
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
+from opweave.adapters.dims import filled
 from opweave.adapters.files import PathLike, place, read_bytes
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.openvino.document import read_document
 from opweave.adapters.openvino.kinds import BITS, COMMON, NOT_FOLDED, VIEWS, layer_flops
-from opweave.adapters.openvino.reshaped import reshaped
+from opweave.adapters.runtime_answers import Question
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 _BODIES = ("body", "then_body", "else_body")
+
+_SHAPES = Question(
+    "OpenVINO",
+    "openvino",
+    "openvino",
+    "opweave.adapters.openvino.read:reshape",
+    "OpenVINO infers the shapes of a model with open dimensions, but {}",
+    "OpenVINO refuses these sizes ({}); give others, or convert the model again",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    source: str
+    target: str
+    shapes: Mapping[str, tuple[int, ...]]
 
 
 def from_openvino(
@@ -29,8 +47,8 @@ def from_openvino(
 ) -> OpGraph:
     """Build a graph from the ``.xml`` file of an OpenVINO IR, version 10 or newer.
 
-    * Sizes are those in the file. Open dimensions get theirs by OpenVINO itself, which infers the other shapes and runs
-      nothing (see :mod:`opweave.adapters.openvino.reshaped`).
+    * Sizes are those in the file. Open dimensions get theirs by OpenVINO itself, in a process of its own: it infers the
+      other shapes and runs nothing.
     * Constants become parameters, with the bytes that they have in the ``.bin`` file, and so do values that follow from
       constants alone, because OpenVINO computes these when it compiles the model.
     * :data:`~opweave.adapters.openvino.kinds.VIEWS` make aliases. What reads and assigns a variable stays in order.
@@ -62,8 +80,34 @@ def from_openvino(
     builder = _Builder(where, inplace_kinds, limits)
     opened = builder.open_dimensions(root)
     if dims or opened:
-        root = read_document(reshaped(path, opened, dims or {}, where, limits), where, limits)
+        root = read_document(_reshaped(path, filled(opened, dims or {}, {}, where), where, limits), where, limits)
     return builder.graph(root, root.get("name") or Path(where).stem)
+
+
+def _reshaped(path: PathLike, shapes: Mapping[str, tuple[int, ...]], where: str, limits: Limits) -> bytes:
+    """The XML of a model whose inputs have other shapes."""
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        target = Path(folder) / "model.xml"
+        _SHAPES.answer(_Task(str(Path(path).resolve()), str(target), shapes), where, limits)
+        return read_bytes(target, limits=limits)
+
+
+def reshape(task: _Task, _: Callable[[object], None]) -> str | bool:
+    """In the child: write the model with other input shapes, or say what went wrong."""
+    import openvino
+
+    try:
+        model = openvino.Core().read_model(task.source)
+        wanted = {
+            each.output(0): list(task.shapes[each.get_friendly_name()])
+            for each in model.get_parameters()
+            if each.get_friendly_name() in task.shapes
+        }
+        model.reshape(wanted)
+        openvino.serialize(model, task.target)
+    except RuntimeError as error:
+        return str(error) or "no reason given"
+    return True
 
 
 class _Builder:
@@ -167,9 +211,8 @@ class _Builder:
             outputs=made,
             view=kind in VIEWS,
             folds=kind not in NOT_FOLDED and not inner,
-            flops=layer_flops(kind, shapes, (values[made[0]].shape or ()) if made else ())
-            + sum(op.flops for graph in graphs for op in graph.operators),
-            workspace_bytes=max(map(_needed, graphs), default=0),
+            flops=layer_flops(kind, shapes, (values[made[0]].shape or ()) if made else ()),
+            bodies=graphs,
             word=COMMON.get(kind, ""),
             module=_name(layer).rpartition("/")[0],
             weights=weights,
@@ -181,11 +224,6 @@ class _Builder:
 def _variable(layer: Element) -> str:
     about = layer.find("data")
     return "" if about is None else about.get("variable_id", "")
-
-
-def _needed(graph: OpGraph) -> int:
-    order = Ordering(order=tuple(op.id for op in graph.operators))
-    return int(MemoryOrdering(graph=graph).evaluate(order).objective or 0)
 
 
 def _layers(net: Element) -> Iterator[Element]:

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
+from opweave.adapters.dims import filled
 from opweave.adapters.files import PathLike, mapped, place
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.runtime_answers import Question
 from opweave.adapters.tflite.kinds import BITS, CHANGES, COMMON, FOLDED, LOOKS, VIEWS, operator_flops
-from opweave.adapters.tflite.measured import Shapes, input_shapes, measured
 from opweave.adapters.tflite.model import Subgraph, TfliteOperator, read_subgraphs
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 DEEPEST_CALLS = 32
 """Most subgraphs that call one another, each inside the other."""
+
+Shapes = dict[tuple[int, int], tuple[int, ...]]
+"""Shapes by positions of subgraph and tensor."""
+
+_SIZES = Question(
+    "the interpreter",
+    "ai_edge_litert",
+    "tflite",
+    "opweave.adapters.tflite.read:record",
+    "the file does not state the sizes of all tensors, so one run would have to find them out, but {}; a model that "
+    "was converted with fixed sizes needs no run",
+    "the sizes of its tensors could not be found out by a run ({}); convert the model with fixed sizes",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    path: str
+    inputs: Mapping[int, tuple[int, ...]]
+    subgraphs: int
 
 
 def from_tflite(
@@ -35,8 +56,8 @@ def from_tflite(
       operator: it reads their constants, its workspace is what the largest of them needs in the order of the file, and
       the operations of each count once.
     * Sizes are those that the file states; an open batch has the size for which the model was converted, mostly 1.
-      Where the file does not state them, or with other sizes of inputs, the interpreter runs once on zeros to find them
-      out (see :mod:`opweave.adapters.tflite.measured`).
+      Where the file does not state them, or with other sizes of inputs, the interpreter (package ``ai-edge-litert``)
+      runs once on zeros to find them out, in a process of its own.
     * Constants and variables become parameters, with the bytes that they have in the file; so do weights that the
       interpreter unpacks or converts once, before it runs (:data:`~opweave.adapters.tflite.kinds.FOLDED`).
     * :data:`~opweave.adapters.tflite.kinds.VIEWS` make aliases. What reads and changes a variable stays in order.
@@ -65,9 +86,10 @@ def from_tflite(
         raise InvalidInputError(f"{where}: a model without operators; convert or download it again")
     inputs = input_shapes(subgraphs[0], dims or {}, where)
     if inputs or not all(map(_states_sizes, subgraphs)):
-        shapes = measured(path, inputs, len(subgraphs), where, limits)
+        task = _Task(str(Path(path).resolve()), inputs, len(subgraphs))
+        shapes = cast("Shapes", _SIZES.answer(task, where, limits))
         subgraphs = [_with_shapes(subgraph, number, shapes) for number, subgraph in enumerate(subgraphs)]
-    return _Builder(subgraphs, where, inplace_kinds).graph(Path(where).stem)
+    return _Builder(subgraphs, where, inplace_kinds).graph(0, Path(where).stem)
 
 
 def _states_sizes(subgraph: Subgraph) -> bool:
@@ -88,16 +110,68 @@ def _with_shapes(subgraph: Subgraph, number: int, shapes: Shapes) -> Subgraph:
     return replace(subgraph, tensors=tensors)
 
 
+def input_shapes(model: Subgraph, dims: Mapping[str, int], where: str) -> dict[int, tuple[int, ...]]:
+    """Shapes of the inputs that get other sizes than those in the file, by the positions of their tensors.
+
+    Parameters
+    ----------
+    model
+        The file's first subgraph.
+    dims
+        Sizes of open dimensions; the batch is as the file states it if it gets no size.
+    where
+        Name of the file in errors.
+
+    Raises
+    ------
+    InvalidInputError
+        As for :func:`~opweave.adapters.dims.filled`.
+    """
+    inputs = {place: model.tensors[place] for place in model.inputs}
+    opened = {each.name: each.signature for each in inputs.values() if len(each.signature) == len(each.shape)}
+    batches = {f"{each.name}:0": each.shape[0] for each in inputs.values() if each.shape}
+    found = filled(opened, dims, batches, where)
+    return {
+        place: found[each.name]
+        for place, each in inputs.items()
+        if each.name in found and len(found[each.name]) == len(each.shape) and found[each.name] != each.shape
+    }
+
+
+def record(task: _Task, _: Callable[[object], None]) -> Shapes | str:
+    """In the child: run the model on zeros, and return the shapes of its tensors, or say why that failed."""
+    import numpy as np
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    try:
+        interpreter = Interpreter(
+            task.path,
+            num_threads=1,
+            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+            experimental_preserve_all_tensors=True,
+        )
+        for place, shape in task.inputs.items():
+            interpreter.resize_tensor_input(place, list(shape))
+        interpreter.allocate_tensors()
+        for about in interpreter.get_input_details():
+            interpreter.set_tensor(about["index"], np.zeros(about["shape"], about["dtype"]))
+        interpreter.invoke()
+        return {
+            (number, about["index"]): tuple(int(size) for size in about["shape"])
+            for number in range(task.subgraphs)
+            for about in interpreter.get_tensor_details(subgraph_index=number)
+        }
+    except (RuntimeError, ValueError, TypeError) as error:
+        return str(error)
+
+
 class _Builder:
     def __init__(self, subgraphs: Sequence[Subgraph], where: str, inplace_kinds: Set[str]) -> None:
         self._subgraphs, self._where, self._inplace_kinds = subgraphs, where, inplace_kinds
-        self._called: dict[int, tuple[int, float]] = {}
+        self._bodies: dict[int, OpGraph] = {}
         self._running: list[int] = []
 
-    def graph(self, name: str) -> OpGraph:
-        return self._graph(0, name)
-
-    def _graph(self, number: int, name: str) -> OpGraph:
+    def graph(self, number: int, name: str) -> OpGraph:
         subgraph = self._subgraphs[number]
         made = {tensor for op in subgraph.operators for tensor in op.outputs} | set(subgraph.inputs)
         known = {tensor for op in subgraph.operators for tensor in op.inputs} | made | set(subgraph.outputs)
@@ -140,7 +214,6 @@ class _Builder:
         tensors = self._subgraphs[number].tensors
         shapes = [tensors[place].shape if place >= 0 else () for place in op.places]
         made = tensors[op.outputs[0]] if op.outputs else None
-        needs = [self._needs(called) for called in op.calls]
         own = [states[op.inputs[0]]] if op.kind in LOOKS | CHANGES and op.inputs else []
         return Node(
             name=f"{op.kind}_{index}",
@@ -149,9 +222,8 @@ class _Builder:
             outputs=op.outputs,
             view=op.kind in VIEWS,
             folds=op.kind in FOLDED,
-            flops=operator_flops(op.kind, shapes, made.shape if made is not None else ())
-            + sum(flops for _, flops in needs),
-            workspace_bytes=max((size for size, _ in needs), default=0),
+            flops=operator_flops(op.kind, shapes, made.shape if made is not None else ()),
+            bodies=[self._body(called) for called in op.calls],
             word=COMMON.get(op.kind, ""),
             module=made.name.split(";")[0].rpartition("/")[0] if made is not None else "",
             weights=[key for called in op.calls for key in self._weights(called)],
@@ -160,7 +232,7 @@ class _Builder:
         )
 
     def _weights(self, number: int) -> list[Hashable]:
-        """The constants of a subgraph and of those that it calls, which :meth:`_needs` has checked."""
+        """The constants of a subgraph and of those that it calls, which :meth:`_body` has checked."""
         subgraph = self._subgraphs[number]
         made = {tensor for op in subgraph.operators for tensor in op.outputs} | set(subgraph.inputs)
         read = dict.fromkeys(tensor for op in subgraph.operators for tensor in op.inputs if tensor not in made)
@@ -169,17 +241,14 @@ class _Builder:
             found |= dict.fromkeys(self._weights(called))
         return list(found)
 
-    def _needs(self, number: int) -> tuple[int, float]:
-        """Bytes that a subgraph needs in the order of the file, and its floating-point operations."""
+    def _body(self, number: int) -> OpGraph:
+        """The graph of a subgraph that an operator calls."""
         if not 0 <= number < len(self._subgraphs) or number in self._running:
             raise InvalidInputError(f"{self._where}: an operator runs subgraph {number}, which is missing or calls it")
         if len(self._running) > DEEPEST_CALLS:
             raise InvalidInputError(f"{self._where}: subgraphs call one another more than {DEEPEST_CALLS} deep")
-        if number not in self._called:
+        if number not in self._bodies:
             self._running.append(number)
-            graph = self._graph(number, f"subgraph {number}")
-            order = Ordering(order=tuple(op.id for op in graph.operators))
-            peak = MemoryOrdering(graph=graph).evaluate(order).objective
-            self._called[number] = int(peak or 0), sum(op.flops for op in graph.operators)
+            self._bodies[number] = self.graph(number, f"subgraph {number}")
             self._running.pop()
-        return self._called[number]
+        return self._bodies[number]

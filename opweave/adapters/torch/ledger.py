@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.error_messages import validated
 from opweave.adapters.graphs.in_place import runs_in_place
-from opweave.adapters.torch.flops import FlopCount
+from opweave.adapters.torch.kinds import FlopCount
 from opweave.adapters.torch.twin import tensors_in
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph, Parameter, Tensor

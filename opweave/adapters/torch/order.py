@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import operator
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from opweave.adapters.torch.program_out import Runnable
-from opweave.problems.errors import EngineError
+from opweave.adapters.runtimes.groups import Group
+from opweave.adapters.torch.stages import PLANNED, Runnable, Stage, staged
+from opweave.adapters.torch.twin import tensors_in
 
 if TYPE_CHECKING:
     from torch.fx import Node
-
 
 _SPAN = "opweave "
 """Start of the names under which a profile lists the operators of an order."""
@@ -61,34 +60,21 @@ def run_in_order(run: Runnable, order: Sequence[str], inputs: list[object]) -> T
     Raises
     ------
     InvalidInputError
-        When the order does not fit this program.
-    EngineError
-        When an operator runs before the maker of its input.
+        When the order does not fit this program, or an operator runs before the maker of its input.
     """
     import torch
 
     run.check_covered(order, "the order")
-    memory = _Memory(run)
-    live: list[int] = []
-    seconds: dict[str, float] = {}
+    (stage,) = staged(run, [Group("", tuple(order))]).stages
+    values = dict(zip((node.name for node in run.inputs), inputs, strict=True))
+    inputs.clear()
+    wanted = {node.name for node in run.sources(run.output)}
+    given = [values[name] for name in stage.inputs]
+    values = {name: value for name, value in values.items() if name in wanted}
+    recorder = _recorder(stage, set(_storages([*run.module.parameters(), *run.module.buffers()])), [*values.values()])
     with torch.no_grad():
-        for node, value in zip(run.inputs, inputs, strict=True):
-            memory.keep(node, value)
-        inputs.clear()
-        value = None
-        for name in order:
-            node = run.planned[name]
-            args, kwargs = memory.given(node)
-            with torch.profiler.record_function(_SPAN + name):
-                began = time.perf_counter()
-                result = _callee(node)(*args, **kwargs)
-                seconds[name] = time.perf_counter() - began
-            del args, kwargs
-            memory.keep(node, result)
-            del result
-            live.append(memory.bytes)
-            memory.drop_after(node)
-        return TorchRun(run.outputs(memory.value), tuple(live), seconds)
+        values |= dict(zip(stage.outputs, recorder.boxed_run(given), strict=True))
+        return TorchRun(run.outputs(values), tuple(recorder.live), recorder.seconds)
 
 
 def allocator_peak(run: Callable[[], object]) -> int:
@@ -141,97 +127,50 @@ def _profiled(run: Callable[[], object]) -> tuple[list[tuple[int, int]], list[tu
     return changes, spans
 
 
-class _Memory:
-    """Values by node, the remaining readers of each value, and the number of tensors in each storage."""
+def _recorder(stage: Stage, weights: set[int], kept: Sequence[object]) -> Any:
+    """An interpreter of a stage that measures; its class is defined here because its base class comes from torch.
 
-    def __init__(self, run: Runnable) -> None:
-        self._run = run
-        self._values: dict[Node, object] = {}
-        self._left = {node: len(set(run.readers(node))) for node in run.module.graph.nodes}
-        self._free: dict[Node, object] = {}
-        self._weights = {
-            tensor.untyped_storage()._cdata for tensor in (*run.module.parameters(), *run.module.buffers())
-        }
-        self._views: Counter[int] = Counter()
-        self._sizes: dict[int, int] = {}
+    Parameters
+    ----------
+    stage
+        The whole program.
+    weights
+        Addresses of storages that do not count.
+    kept
+        Values that stay until the end.
+    """
+    import torch
+    from torch.fx import Interpreter
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of all live storages."""
-        return sum(self._sizes.values())
+    class Recorder(Interpreter):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(stage.module)
+            self.live: list[int] = []
+            self.seconds: dict[str, float] = {}
+            self._spent = 0.0
 
-    def keep(self, node: Node, value: object) -> None:
-        """Hold a value. A list is split at once, so that its parts can be freed one by one."""
-        parts = self._run.parts_of(node)
-        if not parts and node.op == "placeholder" and not self._left[node]:
-            return
-        self._count(value, 1)  # parts that no node takes also live in this step
-        self._values[node] = value
-        for user in node.users:
-            if user.target is operator.getitem:
-                self.keep(user, value[user.args[1]])  # type: ignore[index]
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            began = time.perf_counter()
+            result = super().call_function(target, args, kwargs)
+            self._spent = time.perf_counter() - began
+            return result
 
-    def _count(self, value: object, change: int) -> None:
-        import torch
-        from torch.utils._pytree import tree_leaves
+        def run_node(self, n: Node) -> Any:
+            name = n.meta.get(PLANNED)
+            with torch.profiler.record_function(_SPAN + name) if name else nullcontext():
+                result = super().run_node(n)
+            if n.op == "get_attr":
+                weights.update(_storages(result))
+            if name:
+                self.seconds[name] = self._spent
+                held = _storages((kept, list(self.env.values()), result))
+                self.live.append(sum(size for key, size in held.items() if key not in weights))
+            return result if n.users or n.op == "output" else None  # what nothing reads is freed at once
 
-        for leaf in tree_leaves(value):
-            if not isinstance(leaf, torch.Tensor):
-                continue
-            storage = leaf.untyped_storage()
-            key = storage._cdata
-            if key in self._weights:
-                continue
-            self._views[key] += change
-            if self._views[key]:
-                self._sizes[key] = storage.nbytes()
-            else:
-                del self._views[key], self._sizes[key]
-
-    def _drop(self, node: Node) -> None:
-        if node in self._values:
-            self._count(self._values.pop(node), -1)
-
-    def drop_after(self, node: Node) -> None:
-        """Free the values whose last reader was this operator."""
-        for source in self._run.sources(node):
-            self._left[source] -= 1
-            if not self._left[source]:
-                self._drop(source)
-        for made in (node, *self._run.parts_of(node)):
-            if not self._left[made]:
-                self._drop(made)
-
-    def given(self, node: Node) -> tuple[tuple[object, ...], dict[str, object]]:
-        """A node's arguments, with nodes replaced by their values."""
-        from torch.fx.node import map_arg
-
-        args = map_arg(node.args, self.value)
-        kwargs = map_arg(node.kwargs, self.value)
-        return tuple(args), dict(kwargs)
-
-    def value(self, node: Node) -> object:
-        """Value of a node; weights, and values that depend only on weights, are looked up or computed here."""
-        import torch
-
-        if node in self._values:
-            return self._values[node]
-        if node in self._free:
-            return self._free[node]
-        if node.op == "get_attr":
-            found = self._run.held(node)
-            if isinstance(found, torch.Tensor):  # a constant that is neither parameter nor buffer
-                self._weights.add(found.untyped_storage()._cdata)
-        elif self._run.unplanned(node) or (node.target is operator.getitem and node.name not in self._run.planned):
-            args, kwargs = self.given(node)
-            found = _callee(node)(*args, **kwargs)
-        else:
-            raise EngineError(f"the order needs {node.name!r} before it is made; judge it with 'opweave check'")
-        self._free[node] = found
-        return found
+    return Recorder()
 
 
-def _callee(node: Node) -> Callable[..., object]:
-    target: Callable[..., object] | str = node.target
-    assert callable(target), f"{node.name} is no call"
-    return target
+def _storages(values: object) -> dict[int, int]:
+    """Bytes of every storage that these values hold, by address."""
+    held = (tensor.untyped_storage() for tensor in tensors_in(values))
+    return {storage._cdata: storage.nbytes() for storage in held}

@@ -6,8 +6,10 @@ import io
 import logging
 import os
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.error_messages import plain
@@ -29,31 +31,11 @@ _FUNCTION_TRANSFORMS = "torch._functorch"
 """The module of calls that begin and end ``torch.vmap`` and its like; decomposing the program carries them out."""
 
 _RECORD = "or record one run on real inputs with trace_step"
-_ON_VALUES = (
-    f"its behaviour depends on values; rewrite that line with torch.where, masks or fixed sizes, {_RECORD}",
-    f"the size of a result depends on values; rewrite that line with masks or fixed sizes, {_RECORD}",
-)
-_ADVICE = (
-    ("DataDependent", _ON_VALUES[0]),
-    ("UserError", _ON_VALUES[0]),
-    ("DynamicOutputShape", _ON_VALUES[1]),
-    ("UnsupportedOperator", "an operator has no shape rule; give it one with torch.library.register_fake"),
-    ("OperatorWithoutFake", "an operator has no shape rule; give it one with torch.library.register_fake"),
-    ("Unsupported", "torch.export cannot follow it; take that part out of forward"),
-)
 _OPEN_INPUT = "export it with example inputs of fixed sizes and without dynamic_shapes"
 _OPEN_RESULT = f"where its size depends on values, rewrite that line with masks or fixed sizes, {_RECORD}"
-_SAID = (
-    ("uninitialized parameter", "run it once on real inputs first, because its lazy layers get their sizes then"),
-    ("'NoneType' object", "give optional inputs too, such as masks; some models make them only outside torch.export"),
-    ("Unsupported input type", "register that class with torch.export.register_dataclass, or pass tensors"),
-    ("__obj_flatten__", f"load the module as it was before it was quantised, {_RECORD}"),
-    ("numpy() is not supported", f"use operations of torch in place of NumPy's there, {_RECORD}"),
-    ("has no fake impl", "an operator has no shape rule; give it one with torch.library.register_fake"),
-    ("register_fake", "an operator has no shape rule; give it one with torch.library.register_fake"),
-    ("Meta", "an operator has no shape rule; give it one with torch.library.register_fake"),
-)
-"""What to do about errors whose type says nothing, by words in their messages."""
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+"""What to do about errors, by words in their messages and in the names of their types."""
+
 _FALLBACK = (
     "make sure that model(*args, **kwargs) and torch.export.export(model, args, kwargs, strict=False) work, " + _RECORD
 )
@@ -148,8 +130,8 @@ def reason(error: BaseException) -> str:
 def advice(error: BaseException) -> str:
     """What to do about an error of torch, depending on its type."""
     names = [kind.__name__ for kind in type(error).__mro__]
-    said = (text for word, text in _SAID if word in str(error))
-    typed = (text for word, text in _ADVICE if any(word in name for name in names))
+    said = (row["advice"] for row in _TABLES["said"] if row["word"] in str(error))
+    typed = (row["advice"] for row in _TABLES["typed"] if any(row["word"] in name for name in names))
     return next(said, None) or next(typed, _FALLBACK)
 
 
@@ -187,7 +169,7 @@ def _exported(model: torch.nn.Module, args: Sequence[object], kwargs: Mapping[st
             return torch.export.export(where, places, words, strict=False)
     except Exception as error:  # torch raises errors from many exception trees here
         place = _user_line(error)
-        part = _part(model, (tuple(args), dict(kwargs))) if advice(error) in _ON_VALUES else ""
+        part = _part(model, (tuple(args), dict(kwargs))) if "depends on values" in advice(error) else ""
         raise InvalidInputError(
             f"{name}: cannot be exported{f' at {place}' if place else ''} ({reason(error)}); {advice(error)}{part}"
         ) from error

@@ -54,7 +54,7 @@ def from_torch(
     """Build a graph from a PyTorch module, an exported program, or a ``.pt2`` file.
 
     * Parameters, buffers and constants become parameters; those that share a storage become one.
-    * FLOPs are those of :class:`~opweave.adapters.torch.flops.FlopCount`.
+    * FLOPs are those of :class:`~opweave.adapters.torch.kinds.FlopCount`.
     * A new value of a buffer (batch normalisation in training) is a graph output if the program says so.
 
     Parameters

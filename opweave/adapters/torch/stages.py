@@ -1,23 +1,183 @@
-"""A program split into stages: one module for each stage, which can be sent to a device; they run in sequence."""
+"""Exported programs that run node by node: split into stages for devices, or in an order of their own.
+
+A stage is a module with the nodes of one group of operators, which can be sent to a device; stages run in sequence. An
+order is a program of one stage.
+"""
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike
-from opweave.adapters.runtimes.groups import Group
-from opweave.adapters.torch.program import prepare, read_program
-from opweave.adapters.torch.program_out import Runnable, runnable
+from opweave.adapters.runtimes.groups import Group, check_covered
+from opweave.adapters.torch.program import prepare, read_program, title
 from opweave.adapters.torch.read import from_torch
+from opweave.adapters.torch.twin import has_values
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
     from torch.fx import Graph, GraphModule, Node
+
+PLANNED = "opweave operator"
+"""Under this key, a node of a stage says in its ``meta`` which operator it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """A program with its weights, ready to run.
+
+    Attributes
+    ----------
+    program
+        The program as :func:`~opweave.adapters.torch.program.prepare` made it.
+    module
+        The same program as a module that holds the weights; its nodes have the same names.
+    planned
+        Nodes by operator id, in the program's order.
+    inputs
+        Placeholders in the order of the flat inputs.
+    output
+        The node that names the flat outputs.
+    """
+
+    program: ExportedProgram
+    module: GraphModule
+    planned: Mapping[str, Node]
+    inputs: Sequence[Node]
+    output: Node
+
+    def flat_inputs(self, args: Sequence[object], kwargs: Mapping[str, object]) -> list[object]:
+        """Put a call's inputs into the order of the placeholders.
+
+        Raises
+        ------
+        InvalidInputError
+            When their number is not the number that the program takes.
+        """
+        from torch.utils._pytree import tree_leaves
+
+        order = self.program.call_spec.in_spec.child(1).context
+        missing = [name for name in order if name not in kwargs]
+        flat = tree_leaves((tuple(args), {name: kwargs[name] for name in order if name in kwargs}))
+        if missing or len(flat) != len(self.inputs):
+            raise InvalidInputError(
+                f"the program takes {len(self.inputs)} inputs ({', '.join(node.name for node in self.inputs[:8])}), "
+                f"{len(flat)} were given; pass those that it was exported with"
+            )
+        return list(flat)
+
+    def shaped_outputs(self, flat: Sequence[object]) -> object:
+        """Give flat outputs the structure that the module's caller sees."""
+        from torch.utils._pytree import tree_unflatten
+
+        return tree_unflatten(list(flat), self.program.call_spec.out_spec)
+
+    def parts_of(self, node: Node) -> list[Node]:
+        """The ``getitem`` nodes that take parts of a node's result, and those that take parts of these."""
+        found: list[Node] = []
+        waiting = [node]
+        while waiting:
+            parts = [user for user in waiting.pop().users if user.target is operator.getitem]
+            found += parts
+            waiting += parts
+        return found
+
+    def readers(self, node: Node) -> Iterator[Node]:
+        """Planned nodes, and the output, that need a value directly or through unplanned nodes."""
+        waiting, seen = [node], {node}
+        while waiting:
+            for user in waiting.pop().users:
+                if user in seen or user.target is operator.getitem:
+                    continue
+                seen.add(user)
+                if user is self.output or user.name in self.planned:
+                    yield user
+                else:
+                    waiting.append(user)
+
+    def unplanned(self, node: Node) -> bool:
+        """Whether a node is a call that is computed when its first reader needs it."""
+        return node.op == "call_function" and node.name not in self.planned and node.target is not operator.getitem
+
+    def sources(self, node: Node) -> list[Node]:
+        """Nodes whose values a planned node reads, directly or through unplanned nodes."""
+        found: dict[Node, None] = {}
+        waiting = [node]
+        while waiting:
+            for source in waiting.pop().all_input_nodes:
+                if source not in found:
+                    found[source] = None
+                    if self.unplanned(source):
+                        waiting.append(source)
+        return list(found)
+
+    def outputs(self, values: Mapping[str, object]) -> list[object]:
+        """The flat outputs, given the values of planned nodes; what depends only on weights is computed here."""
+        from torch.fx.node import map_arg
+        from torch.utils._pytree import tree_leaves
+
+        def value(node: Node) -> object:
+            if node.name in values:
+                return values[node.name]
+            if node.op == "get_attr":
+                return operator.attrgetter(str(node.target))(self.module)
+            assert callable(node.target), f"{node.name} is no call"
+            return node.target(*map_arg(node.args, value), **map_arg(node.kwargs, value))
+
+        return list(tree_leaves(map_arg(self.output.args[0], value)))
+
+    def check_covered(self, order: Sequence[str], what: str) -> None:
+        """Check that a plan, named ``what`` in errors, lists every planned node once.
+
+        Raises
+        ------
+        InvalidInputError
+            Names the first node that does not fit.
+        """
+        check_covered(order, self.planned, what, title)
+
+
+def runnable(program: ExportedProgram, graph: OpGraph) -> Runnable:
+    """Make a program runnable.
+
+    Parameters
+    ----------
+    program
+        The program as :func:`~opweave.adapters.torch.program.prepare` made it, with real weights.
+    graph
+        The graph that :func:`~opweave.adapters.torch.read.from_torch` made of it.
+
+    Raises
+    ------
+    InvalidInputError
+        When weights are on the meta device, or an unplanned node changes memory.
+    """
+    for name, weight in program.state_dict.items():
+        if not has_values(weight):
+            raise InvalidInputError(
+                f"{plain(graph.name)}: parameter {name!r} is on the meta device and has no values; to run the model, "
+                "build it on the CPU"
+            )
+    module = program.module(check_guards=False)
+    nodes = list(module.graph.nodes)
+    planned = {node.name: node for node in nodes if node.op == "call_function" and node.name in graph.operator_index}
+    for node in nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.op == "call_function" and node.name not in planned and schema is not None and schema.is_mutable:
+            raise InvalidInputError(
+                f"{plain(graph.name)}: {title(node)} updates a buffer after the run, which no order covers; export the "
+                "model in evaluation mode, model.eval()"
+            )
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    return Runnable(program, module, planned, inputs, nodes[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +229,7 @@ class StagedProgram:
 
         values: dict[str, object] = {node.name: value for node, value in zip(self._run.inputs, inputs, strict=True)}
         inputs.clear()
-        wanted = {node.name for node in self._run.output.all_input_nodes}
+        wanted = {node.name for node in self._run.sources(self._run.output)}
         last = {name: index for index, stage in enumerate(self.stages) for name in stage.inputs}
         with torch.no_grad():
             for index, stage in enumerate(self.stages):
@@ -78,8 +238,7 @@ class StagedProgram:
                 for name in stage.inputs:
                     if last[name] == index and name not in wanted:
                         values.pop(name, None)
-        run = self._run  # an output may be a weight
-        return run.outputs(lambda node: values[node.name] if node.name in values else run.held(node))
+            return self._run.outputs(values)
 
 
 def split_torch(
@@ -155,7 +314,7 @@ class _Writer:
                 if self._home.get(source, self._index) != self._index or source.op == "placeholder":
                     self._enter(source)
         for node in body:
-            self._copy(node)
+            self._copy(node).meta[PLANNED] = node.name
             for part in self._run.parts_of(node):
                 self._copy(part)
         leaving = [node for node, index in self._home.items() if index == self._index and self._leaves(node)]

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from opweave.adapters.files import PathLike
 from opweave.adapters.torch.order import allocator_peak, kernel_scratch, run_in_order
 from opweave.adapters.torch.program import prepare, read_program
-from opweave.adapters.torch.program_out import Runnable, runnable
 from opweave.adapters.torch.read import from_torch
-from opweave.adapters.torch.stages import staged
+from opweave.adapters.torch.stages import Runnable, runnable, staged
 from opweave.adapters.verify.parts import are_equal, difference, operator_times, outputs_of, parts_of, with_scratch
 from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, Verification
 from opweave.problems.errors import InvalidInputError

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from onnx import NodeProto, TensorProto, helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import opweave as ow  # noqa: E402
-from opweave.adapters.graphs.geometry_fit import window  # noqa: E402
 from tests.adapters.conftest import Run, write  # noqa: E402
 from tests.adapters.onnx.test_read import model, save, value, weight  # noqa: E402
 
@@ -217,11 +214,6 @@ def test_what_cannot_be_read_is_left_out(nodes: list[NodeProto]) -> None:
     ow.Slicing(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster), geometry=found)
 
 
-def test_padding_that_cuts_is_no_window() -> None:
-    assert window(3, 1, -1) is None
-    assert window(3, 1, 0) == Geometry(kernel=3)
-
-
 @pytest.mark.parametrize(("batch", "expected"), [(1, {"y": Geometry(channels="own")}), (2, {})])
 def test_dense_layers_on_sequences_are_cut_into_positions(batch: int, expected: dict[str, Geometry]) -> None:
     proto = model(
@@ -260,16 +252,6 @@ def test_the_command_line_reads_it_unless_it_is_given(opweave: Run, tmp_path: Pa
     told = write(tmp_path / "geometry.json", {"depthwise": {"kernel": 3, "padding": 1, "groups": 8}})
     assert opweave(*flags, "--geometry", told).status == 0
     assert json.loads((report / "problem.json").read_text())["geometry"].keys() == {"depthwise"}
-
-
-def test_importing_opweave_stays_light() -> None:
-    """Its solvers are imported when somebody asks for them."""
-    code = "import sys, opweave; print([name for name in ('numba', 'pymoo', 'onnx') if name in sys.modules])"
-    code += "; print(opweave.pymoo_problem.__module__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["[]", "opweave.solvers.evolution.ask"]
-    with pytest.raises(AttributeError, match="no attribute 'pymoo_problems'"):
-        _ = ow.pymoo_problems  # type: ignore[attr-defined]
 
 
 def test_what_is_no_model_is_refused() -> None:

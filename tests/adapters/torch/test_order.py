@@ -12,10 +12,10 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 import opweave as ow  # noqa: E402
 from opweave.adapters.torch.order import allocator_peak, kernel_scratch, run_in_order  # noqa: E402
 from opweave.adapters.torch.program import prepare  # noqa: E402
-from opweave.adapters.torch.program_out import Runnable, runnable  # noqa: E402
 from opweave.adapters.torch.read import from_torch  # noqa: E402
+from opweave.adapters.torch.stages import Runnable, runnable  # noqa: E402
 from opweave.adapters.verify.parts import with_scratch  # noqa: E402
-from opweave.problems.errors import EngineError, InvalidInputError  # noqa: E402
+from opweave.problems.errors import InvalidInputError  # noqa: E402
 from tests.adapters.onnx.nets import random_order  # noqa: E402
 from tests.adapters.torch.nets import WIDTH, example  # noqa: E402
 
@@ -74,7 +74,7 @@ def test_a_wrong_order_is_refused_by_name() -> None:
         run_in_order(run, order[:-1], [args[0]])
     with pytest.raises(InvalidInputError, match="twice"):
         run_in_order(run, (*order, order[0]), [args[0]])
-    with pytest.raises(EngineError, match="before it is made"):
+    with pytest.raises(InvalidInputError, match="which makes its input"):
         run_in_order(run, order[::-1], [args[0]])
 
 

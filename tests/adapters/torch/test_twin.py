@@ -12,9 +12,8 @@ torch = pytest.importorskip("torch")
 import opweave as ow  # noqa: E402
 from opweave.adapters.torch.order import run_in_order  # noqa: E402
 from opweave.adapters.torch.program import prepare  # noqa: E402
-from opweave.adapters.torch.program_out import runnable  # noqa: E402
 from opweave.adapters.torch.read import from_torch  # noqa: E402
-from opweave.adapters.torch.twin import plain_outputs, tensors_in  # noqa: E402
+from opweave.adapters.torch.stages import runnable  # noqa: E402
 from tests.adapters.onnx.nets import random_order  # noqa: E402
 from tests.adapters.torch.nets import WIDTH, RandomNet  # noqa: E402
 
@@ -131,15 +130,6 @@ def test_a_cache_among_the_outputs_is_held_until_the_end() -> None:
         "aten.sum.default",
         "aten.mul.Tensor",
     }
-
-
-def test_plain_outputs_open_objects_and_stop_at_circles() -> None:
-    x, y = torch.ones(2), torch.ones(3)
-    ring = SimpleNamespace(x=x, name="ring", inner={"y": y, "none": None})
-    ring.ring = ring
-    assert plain_outputs((1, "a", None, y)) == (1, "a", None, y)
-    assert plain_outputs(object()) is None
-    assert tensors_in(plain_outputs([ring])) == [x, y]
 
 
 class Detector(nn.Module):

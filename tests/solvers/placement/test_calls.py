@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import opweave as ow
-from opweave.adapters.graphs.device_placement import latency_from_device_placement
+from benchmarks.readers import read_calls
 from opweave.formulations.placement.calls import lower_calls
 from opweave.solvers.placement.blocking.arrays import DRAWS, anneal_calls
 from opweave.solvers.placement.blocking.search import CallSearch, prove
@@ -102,7 +102,7 @@ def calls_in(solution: ow.Schedule, host: str) -> dict[str, tuple[str, int]]:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_published_instances_are_counted_as_there_and_searched_below_the_greedy(seed: int) -> None:
-    problem = latency_from_device_placement(instance(seed))
+    problem = read_calls(instance(seed))
     greedy, best = (ow.solve(problem, solver=name, time_limit=1.0) for name in ("one_device", "auto"))
     assert best.verified
     assert best.bound <= best.objective
@@ -114,7 +114,7 @@ def test_published_instances_are_counted_as_there_and_searched_below_the_greedy(
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:
-    problem = latency_from_device_placement(instance(5, nodes=45))
+    problem = read_calls(instance(5, nodes=45))
     first, second = (ow.solve(problem, solver="calls", seed=3) for _ in range(2))
     assert first.solution == second.solution
 
@@ -123,7 +123,7 @@ def test_annealing_is_the_same_compiled_and_not(monkeypatch: pytest.MonkeyPatch)
     found = []
     for choice in ("never", ""):
         monkeypatch.setenv("OPWEAVE_COMPILE", choice)
-        search = CallSearch(latency_from_device_placement(instance(7)), Run())
+        search = CallSearch(read_calls(instance(7)), Run())
         search.in_one_place()
         where, best = search.best.copy(), search.best.copy()
         draws, begin = np.random.default_rng(0).random((300, DRAWS)), np.zeros(len(where) + search.host)
@@ -171,12 +171,12 @@ def test_empty_graphs_one_device_and_lone_hosts() -> None:
     assert (
         ow.solve(ow.Placement(graph=empty, cluster=lone, costs=costs, transfers="blocking", host="cpu")).objective == 0
     )
-    problem = latency_from_device_placement({**instance(1), "maxFPGAs": 0})
+    problem = read_calls({**instance(1), "maxFPGAs": 0})
     assert ow.solve(problem).status is ow.Status.OPTIMAL
 
 
 def test_solvers_and_formulations_of_other_readings_refuse() -> None:
-    problem = latency_from_device_placement(instance(1))
+    problem = read_calls(instance(1))
     for name in ("heft", "local", "cp-sat", "decompose"):
         with pytest.raises(ow.UnsupportedFeatureError, match="blocking"):
             ow.solve(problem, solver=name)
@@ -186,7 +186,7 @@ def test_solvers_and_formulations_of_other_readings_refuse() -> None:
 
 
 def test_rows_of_a_users_own_and_limits_on_devices_are_obeyed() -> None:
-    problem = latency_from_device_placement(instance(2, nodes=5))
+    problem = read_calls(instance(2, nodes=5))
 
     def extend(model: object, problem: ow.Placement) -> None:
         model.add(model.on("3", "host 1") == 1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import opweave as ow
-from opweave.adapters.graphs.job_shop import read_job_shop
+from benchmarks.readers import read_job_shop
 from opweave.formulations.placement.instance import common_tick, lower
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.local import empty_search, list_plans

@@ -1,4 +1,4 @@
-"""Floating-point operations of Keras layers and operations, from the shapes of inputs, weights and outputs."""
+"""Kinds of Keras layers and operations: which are views, their floating-point operations, and their geometry."""
 
 from __future__ import annotations
 
@@ -7,9 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from opweave.adapters.graphs import geometry_fit as fit
 from opweave.adapters.graphs.element_flops import element_flops
+from opweave.problems.slicing.geometry import Geometry, Layout
 
 Shape = tuple[int, ...]
+
+_VIEW_KINDS = """
+    ActivityRegularization AlphaDropout Dropout ExpandDims Flatten GaussianDropout GaussianNoise Identity Reshape
+    SpatialDropout1D SpatialDropout2D SpatialDropout3D Squeeze
+"""
+VIEW_KINDS = frozenset(_VIEW_KINDS.split())
+"""Layers and operations that pass on the storage of their input in inference."""
+
+_ELEMENTWISE = """
+    elu exponential gelu hard_sigmoid hard_silu leaky_relu linear mish relu relu6 selu sigmoid silu softplus softsign
+    tanh
+"""
+ELEMENTWISE = frozenset(_ELEMENTWISE.split())
+"""Activations that look at one cell at a time; a softmax, in contrast, needs all channels of its layer."""
 
 
 def layer_flops(layer: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> float:
@@ -148,3 +164,40 @@ _FORMULAS: dict[str, Formula] = {
     **dict.fromkeys(("ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"), _recurrent_convolution),
     **dict.fromkeys(("GroupQueryAttention", "GroupedQueryAttention", "MultiHeadAttention"), _attention),
 }
+
+
+def layer_geometry(layer: Any, shape: Shape, layout: Layout) -> Geometry | None:
+    """The geometry of a layer by its settings and the shape of its input; None if it has none."""
+    activation = getattr(layer, "activation", None)
+    if activation is not None and getattr(activation, "__name__", "") not in ELEMENTWISE:
+        return None
+    match type(layer).__name__:
+        case "Conv2D":
+            return _window(layer, shape, layout, layer.kernel_size[0], groups=int(layer.groups))
+        case "DepthwiseConv2D":
+            axis = fit.channel_axis(4, layout)
+            groups = shape[axis] if axis is not None and len(shape) == 4 else 1
+            return _window(layer, shape, layout, layer.kernel_size[0], groups=groups)
+        case "MaxPooling2D" | "AveragePooling2D":
+            return _window(layer, shape, layout, layer.pool_size[0], pooling=True)
+        case "GlobalAveragePooling2D" | "GlobalMaxPooling2D":
+            return fit.GLOBAL_POOL
+        case "Dense":
+            return fit.dense_on(shape, layout)
+        case "Concatenate":
+            return fit.JOINED if fit.along_channels(int(layer.axis), len(shape), layout) else None
+        case "Activation" | "Rescaling":
+            return fit.OWN
+    return None
+
+
+def _window(
+    layer: Any, shape: Shape, layout: Layout, kernel: int, *, groups: int = 1, pooling: bool = False
+) -> Geometry | None:
+    if len(shape) != 4:
+        return None
+    rows = shape[2] if layout == "channels_first" else shape[1]
+    dilation = int(getattr(layer, "dilation_rate", (1,))[0])
+    stride = int(layer.strides[0])
+    above = fit.same_padding(rows, int(kernel), stride, dilation)[0] if layer.padding == "same" else 0
+    return fit.window(int(kernel), stride, above, dilation=dilation, groups=groups, pooling=pooling)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import opweave as ow
-from opweave.adapters.example_inputs import read_arrays, sizes_given
+from opweave.adapters.archives import read_arrays, sizes_given
 
 
 def test_arrays_come_back(tmp_path: Path) -> None:
