@@ -29,22 +29,11 @@ def ended(kind: str, *points: tuple[float, float | None, float | None], total: f
 
 def lines_of(figure) -> dict[str, object]:
     """The lines that are not empty: of every solver, its bound and its plans."""
-<<<<<<< ours
-    found = {}
-    for text, *pair in zip(
-        figure.legends[0].get_texts(), figure.axes[0].lines[::2], figure.axes[0].lines[1::2], strict=False
-    ):
-        name = text.get_text().partition(":")[0]
-        found |= {
-            f"{name} {what}": line for what, line in zip(("bound", "plan"), pair, strict=False) if len(line.get_xdata())
-        }
-=======
     found, drawn = {}, iter(figure.axes[0].lines)
     for text in figure.legends[0].get_texts()[: len(figure.axes[0].lines) // 2]:
         name = text.get_text().partition(":")[0]
         pair = {f"{name} bound": next(drawn), f"{name} plan": next(drawn)}
         found |= {what: line for what, line in pair.items() if len(line.get_xdata())}
->>>>>>> theirs
     return found
 
 
