@@ -172,7 +172,7 @@ def run_apart(run: Callable[[Path], None], paths: list[Path]) -> None:
 def _run_child(run: Callable[[Path], None], path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for name in ("benchmarks", "examples", "tests", "docs"):
+        for name in ("benchmarks", "examples", "tests", "docs", "opweave"):
             Path(name).symlink_to(ROOT / name)
         try:
             run(path)

@@ -181,7 +181,7 @@ def _documented(kind: type[BaseModel]) -> dict[str, str]:
     """The first sentence about every field, from the section "Attributes" of a numpydoc docstring."""
     section = inspect.getdoc(kind) or ""
     section = section.partition("Attributes\n----------\n")[2].partition("\n\n")[0]
-    found = {}
+    found: dict[str, str] = {}
     for names, text in re.findall(r"^(\w[\w, ]*)\n((?:^ .*\n?)+)", section, re.MULTILINE):
         flat = re.sub(r'``"?|"?``|:\w+:|`', "", " ".join(text.split()))
         found |= dict.fromkeys(names.split(", "), re.split(r"; None|\. |\.$", flat)[0])

@@ -121,7 +121,7 @@ def with_settings(command: Callable[..., int]) -> Callable[..., int]:
 
 def with_fields(command: Callable[..., int], argument: str, kind: type[Checked]) -> Callable[..., int]:
     """Give a command an option for every field of a dataclass in place of one of its arguments."""
-    types, fields, keyword = get_type_hints(kind, include_extras=True), dataclasses.fields(kind), inspect.Parameter
+    types, fields, keyword = get_type_hints(kind, include_extras=True), dataclasses.fields(kind), inspect.Parameter  # type: ignore[arg-type]
 
     def option(each: dataclasses.Field[Any]) -> inspect.Parameter:
         default = keyword.empty if each.default is dataclasses.MISSING else each.default

@@ -128,7 +128,7 @@ def run(
         len(feeds),
         carried.moved,
         carried.reason,
-        measured_timeline(carried, plan, None if problem is None else problem.play(solution)),  # type: ignore[arg-type]
+        measured_timeline(carried, plan, None if problem is None else problem.play(solution)),
         better,
         None if problem is None or not isinstance(result, Result) else (problem, result),
     )

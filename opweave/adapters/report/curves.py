@@ -171,8 +171,10 @@ def _search_figure(
     end = max([last, *changes, 10 * begin])
     curves = []
     for solver, (plans, bounds) in found.items():
-        drawn = ([*((max(time, begin), value) for time, value in each), *_until(each, end)] for each in (plans, bounds))
-        curves.append(Curve(_label(solver, results[solver], unit), *drawn, marked=[max(0, len(plans) - 1)]))
+        upper, lower = (
+            [*((max(time, begin), value) for time, value in each), *_until(each, end)] for each in (plans, bounds)
+        )
+        curves.append(Curve(_label(solver, results[solver], unit), upper, lower, marked=[max(0, len(plans) - 1)]))
     figure, axes = curves_figure(curves, steps=True)
     axes.set_xscale("log")
     axes.set_xlim(begin, end)
@@ -281,7 +283,7 @@ def _front_figure(found: Front) -> Figure:
         for row in found.steps
         if row.status is Status.INFEASIBLE and len(row.values) == 1 and row.values[across] is not None
     ]
-    curves = []
+    curves: list[Curve] = []
     for group in sorted({row.values[more[0]] for row in found.rows}, key=_number) if more else [None]:
         rows = [row for row in found.rows if not more or row.values[more[0]] == group]
         placed = sorted(((_number(row.values[across]) / wide, row) for row in rows), key=lambda pair: pair[0])

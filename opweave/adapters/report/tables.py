@@ -52,8 +52,7 @@ def text_table(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     for heading in headings:
         short = heading in words and heading not in ("", "about", "about, source", "honours")
-        justify = "left" if heading in words else "right"
-        table.add_column(heading, justify=justify, no_wrap=short, overflow="fold")
+        table.add_column(heading, justify="left" if heading in words else "right", no_wrap=short, overflow="fold")
     for number, row in enumerate(rows):
         style = "" if styles is None else styles[number]
         table.add_row(*(Text("\n".join(map(plain, cell.split("\n"))), style=style) for cell in row))

@@ -327,7 +327,8 @@ class _Inner:
 
         None if some such state holds less than ``floor`` bytes, or there are too many.
         """
-        lowest, visited, states = float("inf"), 0, {0: (0, 0, ())}
+        lowest, visited = float("inf"), 0
+        states: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (0, 0, ())}
         for _ in self._before:
             following: dict[int, tuple[int, int, tuple[int, ...]]] = {}
             for state, (peak, live, order) in states.items():

@@ -124,7 +124,8 @@ class Moved(NamedTuple):
 
 def nothing_moved(blocks: int) -> Moved:
     """The memory of :func:`displace`."""
-    return Moved(*np.zeros((3, MOST_MOVED), dtype=np.int64), np.zeros(blocks + 1, dtype=np.int64))
+    block, pool, offset = np.zeros((3, MOST_MOVED), dtype=np.int64)
+    return Moved(block, pool, offset, np.zeros(blocks + 1, dtype=np.int64))
 
 
 @helper

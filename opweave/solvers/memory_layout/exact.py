@@ -41,7 +41,7 @@ from opweave.solvers.run import Outcome, Run
 FIRST_SHARES = (1.3, 2.0, 1.25, 1.5, 1.2, 1.1)
 """Storages of the first window, by those at the peak, in the turns in which a layout is grown."""
 
-GROWTH = 1.12
+WIDENED = 1.12
 """Factor by which the number of storages grows from one window to the next."""
 
 STEPS, LEAST_NEW = 10, 50
@@ -121,7 +121,7 @@ def grown(space: Space, height: int, seed: int, share: float, tries: int, should
             offset[rows] = found
         if at == last:
             return Decision(FOUND, offset, states)
-        most = GROWTH * counts[at]
+        most = WIDENED * counts[at]
         at = min(last, max(at + 1, int(np.searchsorted(counts, most, side="right")) - 1))
 
 

@@ -46,27 +46,32 @@ class Space(NamedTuple):
     @property
     def size(self) -> IntArray:
         """Bytes of every storage."""
-        return self.columns[SIZE]
+        column: IntArray = self.columns[SIZE]
+        return column
 
     @property
     def alignment(self) -> IntArray:
         """What divides the offset of every storage."""
-        return self.columns[ALIGNMENT]
+        column: IntArray = self.columns[ALIGNMENT]
+        return column
 
     @property
     def fixed(self) -> IntArray:
         """The given offset of every storage, or ``FREE``."""
-        return self.columns[FIXED]
+        column: IntArray = self.columns[FIXED]
+        return column
 
     @property
     def first(self) -> IntArray:
         """The first section of every storage."""
-        return self.columns[FIRST]
+        column: IntArray = self.columns[FIRST]
+        return column
 
     @property
     def after(self) -> IntArray:
         """The section after the last of every storage."""
-        return self.columns[AFTER]
+        column: IntArray = self.columns[AFTER]
+        return column
 
     @property
     def sections(self) -> int:

@@ -203,7 +203,9 @@ def scratch_for(mode: IntArray, cuts: IntMatrix) -> Scratch:
     """Memory for annealing a plan."""
     count, devices = len(mode), cuts.shape[1] - 1
     stamp, touched = np.full(count, -1, dtype=np.int64), np.arange(count)
-    return Scratch(*np.zeros((3, devices)), *np.zeros((2, count)), mode.copy(), cuts.copy(), stamp, touched)
+    weights, speeds, ends = np.zeros((3, devices))
+    seconds, old_seconds = np.zeros((2, count))
+    return Scratch(weights, speeds, ends, seconds, old_seconds, mode.copy(), cuts.copy(), stamp, touched)
 
 
 @loop
