@@ -81,9 +81,9 @@ def run_command(
     as_json: JsonOption = False,
 ) -> int:
     """Carry a plan out on Dask workers, check every output, and compare predicted with measured times."""
+    from opweave.adapters.archives import read_arrays
     from opweave.adapters.cluster.connect import connected
     from opweave.adapters.cluster.running import run
-    from opweave.adapters.archives import read_arrays
 
     place = beside(result) if spec is None else spec
     problem = load_problem(place)

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from opweave.adapters.report.figures import shortened
-from opweave.adapters.report.timeline_tables import Limits
 from opweave.adapters.report.memory_figures import Before
+from opweave.adapters.report.timeline_tables import Limits
 from opweave.adapters.report.view import Row, Section, View
 from opweave.adapters.runtimes.layout_exports import exports_of
 from opweave.problems.measures import peak_bytes, total_bytes
