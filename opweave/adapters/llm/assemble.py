@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Literal, NamedTuple, get_args
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import Cache, LanguageModel, Layer, Role, Weights
@@ -63,6 +66,28 @@ class Recurrence(NamedTuple):
         state = self.channels * self.states
         held = STATE_BYTES * (state + max(self.kernel - 1, 0) * self.convolved)
         return Cache(**{**dict(beside), "state_bytes": held, "state_flops": self.flops * state})
+
+
+TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))
+"""What is known of families of language models and of the names of tensors."""
+
+
+def home_of(name: str, form: str) -> tuple[int | None, Place]:
+    """The layer of a tensor and what it is a part of, by its name in files of a form.
+
+    Examples
+    --------
+    >>> names = ("attn_q.weight", "ffn_up_exps.weight", "ffn_gate_inp.weight", "ffn_norm.weight", "ffn_gate.weight")
+    >>> [home_of(f"blk.3.{name}", "gguf")[1] for name in names]
+    ['attention', 'experts', 'router', 'norm', 'feed_forward']
+    >>> home_of("model.layers.3.mlp.experts.7.up_proj.weight", "safetensors")
+    (3, 'experts')
+    """
+    table = TABLE["places"][form]
+    inside = re.match(table["layer"], name, re.DOTALL)
+    rows, rest = (table["outside"], name) if inside is None else (table["inside"], name[inside.end() :])
+    place = next(place for place, pattern in rows if re.match(pattern, rest, re.DOTALL))
+    return None if inside is None else int(inside[1]), place
 
 
 class Held(NamedTuple):

@@ -5,30 +5,36 @@ What a family of models is made of is data: see ``families.toml``.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from math import prod
-from pathlib import Path
 from types import CodeType
 from typing import Any, Literal, NamedTuple, cast
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.llm.assemble import MAX_LAYERS, MAX_NUMBER, NO_CACHE, Frame, Held, Place, Recurrence, assemble
+from opweave.adapters.llm.assemble import (
+    MAX_LAYERS,
+    MAX_NUMBER,
+    NO_CACHE,
+    TABLE,
+    Frame,
+    Held,
+    Place,
+    Recurrence,
+    assemble,
+)
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import Cache, LanguageModel
 from opweave.problems.language.number_types import number_type, row_bytes
 
-_TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))
-
-FAMILIES = tuple(_TABLE["family"])
+FAMILIES = tuple(TABLE["family"])
 """Every ``model_type`` that is known."""
 
 Half = Literal["attention", "recurrent", "both", "mlp", "moe"]
 """What a layer has that remembers, or what it is if it remembers nothing."""
 
-KINDS: Mapping[str, Half] = _TABLE["kinds"]
-OFF = frozenset(_TABLE["off"]["fields"].split())
+KINDS: Mapping[str, Half] = TABLE["kinds"]
+OFF = frozenset(TABLE["off"]["fields"].split())
 
 CONSTANTS = ("Infinity",)
 """What configurations have that JSON has not: the longest step of Mamba's clock."""
@@ -328,12 +334,12 @@ def _family(name: str) -> tuple[Mapping[str, str], Mapping[str, object]]:
 
     def gather(row: Mapping[str, Any]) -> None:
         for other in reversed(row.get("like", ())):
-            gather(_TABLE["family"].get(other) or _TABLE[other])
+            gather(TABLE["family"].get(other) or TABLE[other])
         rules.update({key: value for key, value in row.items() if key not in ("like", "fields")})
         usual.update(row.get("fields", {}))
 
-    gather(_TABLE["any"])
-    gather(_TABLE["family"][name])
+    gather(TABLE["any"])
+    gather(TABLE["family"][name])
     return rules, usual
 
 

@@ -5,13 +5,21 @@ No list of architectures is needed: the tensors ``blk.N.*`` say what a layer has
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import place
-from opweave.adapters.llm.assemble import MAX_LAYERS, MAX_NUMBER, NO_CACHE, Frame, Held, Place, Recurrence, assemble
+from opweave.adapters.llm.assemble import (
+    MAX_LAYERS,
+    MAX_NUMBER,
+    NO_CACHE,
+    Frame,
+    Held,
+    Recurrence,
+    assemble,
+    home_of,
+)
 from opweave.adapters.llm.gguf import GgufHeader, read_split
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import Cache, LanguageModel
@@ -27,25 +35,10 @@ holds for the key (2), adds the difference (2), and reads it for the query (2); 
 WINDOWED = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2, "cohere2": 4, "exaone4": 4, "olmo2": 4}
 """Layers of which all but the last have a sliding window, where a file does not say which."""
 
-_OUTSIDE: Mapping[str, Place] = {
-    "token_embd": "embedding",
-    "token_embd_norm": "embedding",
-    "token_types": "embedding",
-    "position_embd": "embedding",
-    "rope_freqs": "embedding",
-    "rope_factors_long": "embedding",
-    "rope_factors_short": "embedding",
-    "output_norm": "head",
-    "output": "head",
-}
-_INSIDE = re.compile(r"blk\.(\d{1,5})\.(.+)", re.DOTALL)
-_EXPERTS = re.compile(r"ffn_\w*exps\b|ffn_(gate|up|down)\.\d+\.")
-_ROUTER = ("ffn_gate_inp.", "exp_probs_b")
 _KEPT = ("attn_k.", "attn_k_b.", "attn_kv")
 _FUSED = ("attn_qkv.",)
 _RECURRENT = ("ssm_", "shortconv.", "time_mix_")
 _DELTA = ("ssm_ba.", "ssm_beta.")
-_NORMS = ("ffn_norm", "post_ffw_norm", "layer_output_norm")
 
 
 def from_gguf(path: Path, limits: Limits) -> LanguageModel:
@@ -59,33 +52,8 @@ def from_gguf(path: Path, limits: Limits) -> LanguageModel:
 
 
 def _held(name: str, shape: tuple[int, ...], size: int, layers: int) -> Held:
-    rows_first = tuple(reversed(shape))
-    inside = _INSIDE.fullmatch(name)
-    if inside is None:
-        return Held(None, _OUTSIDE.get(name.rsplit(".", 1)[0], "idle"), rows_first, size)
-    layer = int(inside[1])
-    return Held(layer, "idle" if layer >= layers else _place(inside[2]), rows_first, size)
-
-
-def _place(name: str) -> Place:
-    """What a tensor of a layer is a part of.
-
-    Examples
-    --------
-    >>> [_place(name) for name in ("attn_q.weight", "ffn_up_exps.weight", "ffn_gate.7.weight", "ffn_gate_inp.weight")]
-    ['attention', 'experts', 'experts', 'router']
-    >>> [_place(name) for name in ("ffn_norm.weight", "ffn_down_shexp.weight", "ffn_gate.weight")]
-    ['norm', 'feed_forward', 'feed_forward']
-    """
-    if name.startswith(("attn_", "indexer.", "post_attention_norm", "rope_freqs", "rope_factors", *_RECURRENT)):
-        return "attention"
-    if name.startswith("nextn."):
-        return "idle"
-    if name.startswith(_ROUTER):
-        return "router"
-    if _EXPERTS.match(name):
-        return "experts"
-    return "norm" if name.startswith(_NORMS) else "feed_forward"
+    layer, home = home_of(name, "gguf")
+    return Held(layer, "idle" if layer is not None and layer >= layers else home, tuple(reversed(shape)), size)
 
 
 class _Keys:
@@ -160,9 +128,13 @@ def _caches(keys: _Keys, layers: int, hidden: int) -> tuple[Cache, ...]:
 
 def _layers_with(keys: _Keys, layers: int, names: tuple[str, ...]) -> set[int]:
     """Layers that have a tensor whose name begins like this."""
-    inside = (_INSIDE.fullmatch(tensor.name) for tensor in keys.header.tensors)
-    found = {int(each[1]) for each in inside if each is not None and each[2].startswith(names)}
-    return {layer for layer in found if layer < layers}
+    return {
+        layer
+        for tensor in keys.header.tensors
+        if (layer := home_of(tensor.name, "gguf")[0]) is not None
+        and layer < layers
+        and tensor.name.split(".", 2)[2].startswith(names)
+    }
 
 
 def _recurrence(keys: _Keys, hidden: int, delta: bool) -> Recurrence:

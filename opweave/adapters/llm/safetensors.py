@@ -6,14 +6,13 @@ and the data. No weight is read.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import parse_json, place, read_json
-from opweave.adapters.llm.assemble import Held, Place, assemble
+from opweave.adapters.llm.assemble import Held, Place, assemble, home_of
 from opweave.adapters.llm.config import CONSTANTS, Config, Half
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.language.model import LanguageModel
@@ -21,21 +20,6 @@ from opweave.problems.limits import Limits
 
 MAX_HEADER = 100_000_000
 """Longest header in bytes, as the format itself limits it."""
-
-_INSIDE = re.compile(r"(?:.*\.)?(?:layers|blocks|h)\.(\d{1,5})\.(.+)", re.DOTALL)
-_HALF = r"(mlp|block_sparse_moe|feed_forward|mixer)\."
-_ROUTER = re.compile(_HALF + r"(gate\.|router\.|expert_bias)")
-_EXPERTS = re.compile(_HALF + r"experts\.|block_sparse_moe\.(input|output)_linear\.")
-_FIRST = re.compile(
-    r"(self_|linear_)?attn\.|(self_)?attention\.|(mamba|conv|input_layernorm|operator_norm|ln_1|norm_1)\."
-)
-_EMBEDDING = ("embed_tokens", "embeddings", "embed_positions", "embed_in.", "wte.", "wpe.", "project_in.")
-_HEAD = re.compile(
-    r"lm_head|embed_out|project_out|(.*[._])?norm(_f)?\.|.*ln_f\.|.*(embedding|final_layer)_?norm\.", re.DOTALL
-)
-_NO_MIXER = ("mixer.up_proj", "mixer.down_proj", "mixer.shared_experts", "mixer.fc")
-_BUFFERS = (".attn.bias", ".masked_bias")
-_OTHER = ("vision", "visual", "multi_modal", "audio", "image")
 
 
 def from_safetensors(path: Path, limits: Limits) -> LanguageModel:
@@ -64,24 +48,11 @@ Home = tuple[int | None, Place]
 
 
 def _home(name: str, kinds: Sequence[Half]) -> Home:
-    if any(word in name for word in _OTHER) or name.startswith("mtp.") or name.endswith(_BUFFERS):
+    layer, home = home_of(name, "safetensors")
+    if layer is not None and layer >= len(kinds):
         return None, "idle"
-    inside = _INSIDE.fullmatch(name)
-    if inside is None:
-        if any(word in name for word in _EMBEDDING):
-            return None, "embedding"
-        return None, "head" if _HEAD.match(name.removeprefix("model.decoder.")) else "idle"
-    layer, part = int(inside[1]), inside[2]
-    if layer >= len(kinds):
-        return None, "idle"
-    if _ROUTER.match(part):
-        return layer, "router"
-    if _EXPERTS.match(part):
-        return layer, "experts"
-    mixes = part.startswith("mixer.") and not part.startswith(_NO_MIXER)
-    if mixes or _FIRST.match(part) or (part.startswith("norm.") and kinds[layer] not in ("mlp", "moe")):
-        return layer, "attention"
-    return layer, "norm" if "norm" in part or part.startswith("ln_") else "feed_forward"
+    alone = layer is not None and home == "attention" and kinds[layer] in ("mlp", "moe")  # its norm
+    return layer, "norm" if alone else home
 
 
 def _held(config: Config, sizes: dict[Home, int], *, untied: bool, where: str) -> Iterator[Held]:
