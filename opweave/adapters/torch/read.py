@@ -162,11 +162,8 @@ class _Replay:
     def _held(self, target: str) -> torch.Tensor | None:
         import torch
 
-        for shelf in (self._program.state_dict, self._program.constants):
-            value = shelf.get(target)
-            if isinstance(value, torch.Tensor):
-                return value
-        return None
+        value = self._program.state_dict.get(target, self._program.constants.get(target))
+        return value if isinstance(value, torch.Tensor) else None
 
     def _constant(self, node: Node) -> None:
         import torch
