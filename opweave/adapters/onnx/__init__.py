@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
-    from opweave.adapters.onnx.nodes import reorder_onnx
-    from opweave.adapters.onnx.optimizer import optimize
+    from opweave.adapters.onnx.optimizer import optimize, reorder_onnx
     from opweave.adapters.onnx.pieces import Piece, PieceRunner, split_onnx
     from opweave.adapters.onnx.read import from_onnx, onnx_runtime_problem
     from opweave.adapters.onnx.session import onnx_session_options
@@ -33,7 +32,7 @@ __getattr__, __dir__ = lazily(
         "onnx_runtime_problem": "read",
         "onnx_session_options": "session",
         "optimize": "optimizer",
-        "reorder_onnx": "nodes",
+        "reorder_onnx": "optimizer",
         "split_onnx": "pieces",
     },
 )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.measured import openable
 from opweave.adapters.onnx.model import (
     OnnxFile,
     Shaped,
@@ -29,7 +28,6 @@ from opweave.adapters.runtimes.groups import check_covered
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import Ordering
-from opweave.problems.solution import Answer, solution_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -179,53 +177,3 @@ def without_constant_nodes(model: NamedModel) -> NamedModel:
     whole = with_nodes(model.proto, [*constants, *model.nodes.values()])
     whole.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
     return NamedModel(model.file, whole, model.nodes, constants)
-
-
-def reorder_onnx(
-    model: PathLike | ModelProto,
-    ordering: Ordering | Answer[Ordering],
-    out: PathLike,
-    *,
-    dims: Mapping[str, int] | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Path:
-    """Write a model with its nodes in the planned order, each named by its operator id.
-
-    The weights are copied from file to file, so a model of any size takes little memory.
-
-    ONNX Runtime does not follow the order of a file by default. Run the file with
-    :func:`~opweave.adapters.onnx.session.onnx_session_options`.
-
-    Parameters
-    ----------
-    model
-        A file, or a model in memory (which is not changed).
-    ordering
-        The order that :func:`opweave.solve` found for the graph that :func:`opweave.load` made of this model, or its
-        result. An order for the model as ONNX Runtime's optimiser leaves it (as ``opweave plan`` makes them) is written
-        into that form of the model.
-    out
-        Path of the new file, which gets the permissions of the model's. It contains the weights; over 2 GiB they go
-        into ``OUT.data`` beside it.
-    dims
-        Sizes for open dimensions, if the order was planned with some. They are fixed in the new file, so that the
-        runtime knows every shape before it runs.
-    limits
-        Caps on file size.
-
-    Returns
-    -------
-    Path
-        ``out``.
-
-    Raises
-    ------
-    InvalidInputError, LimitExceededError
-        When the order does not fit this model (the message names the node), or a file cannot be read or written.
-    """
-    wanted = solution_of(ordering, Ordering)
-    from opweave.adapters.onnx.optimizer import form_of_plan
-
-    with form_of_plan(model, wanted.order, dims or {}, limits) as planned:
-        found = named_model(planned, None if planned is not model else dims, limits=limits)
-        return save_model(found.file, openable(found.file, reordered(found, wanted), limits), out)

@@ -16,13 +16,14 @@ from opweave.adapters.files import PathLike, make_folder
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.adapters.onnx.measured import openable
 from opweave.adapters.onnx.model import LARGEST_PROTOBUF, permissions, read_model, rename, save_model
-from opweave.adapters.onnx.nodes import named, named_model
+from opweave.adapters.onnx.nodes import named, named_model, reordered
 from opweave.adapters.onnx.prepare import Inputs, shape
 from opweave.adapters.onnx.read import onnx_runtime_problem
 from opweave.adapters.onnx.session import default_options, import_runtime, open_session
 from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
-from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.solution import Answer, solution_of
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 if TYPE_CHECKING:
@@ -196,3 +197,51 @@ def runtime_form(model: PathLike, dims: Mapping[str, int], inputs: Inputs | None
             return onnx_runtime_problem(optimize(model, Path(folder) / Path(model).name, dims=dims), inputs=inputs)
     except (EngineError, InvalidInputError, LimitExceededError):
         return None
+
+
+def reorder_onnx(
+    model: PathLike | ModelProto,
+    ordering: Ordering | Answer[Ordering],
+    out: PathLike,
+    *,
+    dims: Mapping[str, int] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Path:
+    """Write a model with its nodes in the planned order, each named by its operator id.
+
+    The weights are copied from file to file, so a model of any size takes little memory.
+
+    ONNX Runtime does not follow the order of a file by default. Run the file with
+    :func:`~opweave.adapters.onnx.session.onnx_session_options`.
+
+    Parameters
+    ----------
+    model
+        A file, or a model in memory (which is not changed).
+    ordering
+        The order that :func:`opweave.solve` found for the graph that :func:`opweave.load` made of this model, or its
+        result. An order for the model as ONNX Runtime's optimiser leaves it (as ``opweave plan`` makes them) is written
+        into that form of the model.
+    out
+        Path of the new file, which gets the permissions of the model's. It contains the weights; over 2 GiB they go
+        into ``OUT.data`` beside it.
+    dims
+        Sizes for open dimensions, if the order was planned with some. They are fixed in the new file, so that the
+        runtime knows every shape before it runs.
+    limits
+        Caps on file size.
+
+    Returns
+    -------
+    Path
+        ``out``.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the order does not fit this model (the message names the node), or a file cannot be read or written.
+    """
+    wanted = solution_of(ordering, Ordering)
+    with form_of_plan(model, wanted.order, dims or {}, limits) as planned:
+        found = named_model(planned, None if planned is not model else dims, limits=limits)
+        return save_model(found.file, openable(found.file, reordered(found, wanted), limits), out)
