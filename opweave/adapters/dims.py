@@ -7,7 +7,7 @@ The first of these that fits an open dimension counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from opweave.problems.errors import InvalidInputError
@@ -102,9 +102,28 @@ def _shell(key: str) -> str:
 
 
 def filled(
-    opened: Mapping[str, tuple[int, ...]], dims: Mapping[str, int], usual: Mapping[str, int], where: str
+    opened: Mapping[str, tuple[int, ...]],
+    dims: Mapping[str, int],
+    usual: Mapping[str, int],
+    where: str,
+    *,
+    symbol: Callable[[int, int], str] | None = None,
+    example: Mapping[str, int] | None = None,
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes of inputs, -1 for open dimensions, with the sizes that these get; ``usual`` has sizes by place.
+    """Shapes of inputs, -1 for open dimensions, with the sizes that these get.
+
+    Parameters
+    ----------
+    opened, dims
+        The shapes by input, and the sizes by key.
+    usual
+        Sizes by place for dimensions that get none.
+    where
+        Name of the model in errors.
+    symbol
+        The name of a dimension, by its position and the number of dimensions.
+    example
+        Sizes by key for the example in the error; 224 for those that are not there. Without it, there is no example.
 
     Raises
     ------
@@ -117,7 +136,7 @@ def filled(
     {'x': (1, 3, 8)}
     """
     found = [
-        OpenDimension(name, position, len(shape))
+        OpenDimension(name, position, len(shape), symbol(position, len(shape)) if symbol else "")
         for name, shape in opened.items()
         for position, size in enumerate(shape)
         if size < 0
@@ -125,7 +144,8 @@ def filled(
     sizes = {**usual, **given_sizes(found, dims, where)}
     left = [dim for dim in found if dim.place not in sizes]
     if left:
-        raise advice(left, None, where)
+        sizes_by_key = None if example is None else {dim.key: example.get(dim.key, 224) for dim in left}
+        raise advice(left, sizes_by_key, where)
     return {
         name: tuple(size if size >= 0 else sizes[f"{name}:{position}"] for position, size in enumerate(shape))
         for name, shape in opened.items()

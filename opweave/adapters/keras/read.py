@@ -16,7 +16,7 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble
-from opweave.adapters.dims import OpenDimension, advice, given_sizes
+from opweave.adapters.dims import filled
 from opweave.adapters.error_messages import plain
 from opweave.adapters.graphs import geometry_fit as fit
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
@@ -108,8 +108,9 @@ class _Builder:
     def graph(self, model: keras.Model, inplace_kinds: Set[str]) -> OpGraph:
         """Walk through the whole model and make its graph."""
         inner = self.functional(model, model.name)
-        shapes = _closed_shapes(inner.inputs, self._dims, self._where)
-        given = [self.input(tensor, shape) for tensor, shape in zip(inner.inputs, shapes, strict=True)]
+        opened = {tensor.name: tuple(-1 if size is None else size for size in tensor.shape) for tensor in inner.inputs}
+        shapes = filled(opened, self._dims, {}, self._where, symbol=_axis, example=_USUAL)
+        given = [self.input(tensor, shapes[tensor.name]) for tensor in inner.inputs]
         outputs = [id(tensor) for tensor in self.walk(inner, given, "")]
         parts = Parts(self._where, self._nodes, self._values, self._weights, outputs, [id(tensor) for tensor in given])
         return assemble(parts, self._where, inplace_kinds)
@@ -224,30 +225,6 @@ class _Builder:
         shape = tuple(int(dim) for dim in tensor.shape)
         self._values[id(tensor)] = Value(name, math.prod(shape) * _bytes(tensor.dtype), shape, str(tensor.dtype))
         self._kept.append(tensor)
-
-
-def _closed_shapes(inputs: Sequence[keras.KerasTensor], dims: Mapping[str, int], where: str) -> list[tuple[int, ...]]:
-    """Shapes of a model's inputs, with given sizes for open dimensions.
-
-    Raises
-    ------
-    InvalidInputError
-        For a size that is none, a key that fits no dimension, and dimensions that stay open, with an example of all.
-    """
-    found = [
-        OpenDimension(tensor.name, position, len(tensor.shape), _axis(position, len(tensor.shape)))
-        for tensor in inputs
-        for position, size in enumerate(tensor.shape)
-        if size is None
-    ]
-    sizes = given_sizes(found, dims, where)
-    left = [dim for dim in found if dim.place not in sizes]
-    if left:
-        raise advice(left, {dim.key: _USUAL.get(dim.key, 224) for dim in left}, where)
-    return [
-        tuple(sizes[f"{tensor.name}:{place}"] if size is None else size for place, size in enumerate(tensor.shape))
-        for tensor in inputs
-    ]
 
 
 def _axis(position: int, rank: int) -> str:

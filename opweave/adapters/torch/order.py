@@ -62,19 +62,16 @@ def run_in_order(run: Runnable, order: Sequence[str], inputs: list[object]) -> T
     InvalidInputError
         When the order does not fit this program, or an operator runs before the maker of its input.
     """
-    import torch
-
     run.check_covered(order, "the order")
-    (stage,) = staged(run, [Group("", tuple(order))]).stages
-    values = dict(zip((node.name for node in run.inputs), inputs, strict=True))
-    inputs.clear()
-    wanted = {node.name for node in run.sources(run.output)}
-    given = [values[name] for name in stage.inputs]
-    values = {name: value for name, value in values.items() if name in wanted}
-    recorder = _recorder(stage, set(_storages([*run.module.parameters(), *run.module.buffers()])), [*values.values()])
-    with torch.no_grad():
-        values |= dict(zip(stage.outputs, recorder.boxed_run(given), strict=True))
-        return TorchRun(run.outputs(values), tuple(recorder.live), recorder.seconds)
+    weights = set(_storages([*run.module.parameters(), *run.module.buffers()]))
+    live: list[int] = []
+    seconds: dict[str, float] = {}
+
+    def call(stage: Stage, given: list[object], kept: list[object]) -> Sequence[object]:
+        made: Sequence[object] = _recorder(stage, weights, kept, live, seconds).boxed_run(given)
+        return made
+
+    return TorchRun(staged(run, [Group("", tuple(order))]).run_flat(inputs, call), tuple(live), seconds)
 
 
 def allocator_peak(run: Callable[[], object]) -> int:
@@ -127,7 +124,9 @@ def _profiled(run: Callable[[], object]) -> tuple[list[tuple[int, int]], list[tu
     return changes, spans
 
 
-def _recorder(stage: Stage, weights: set[int], kept: Sequence[object]) -> Any:
+def _recorder(
+    stage: Stage, weights: set[int], kept: Sequence[object], live: list[int], seconds: dict[str, float]
+) -> Any:
     """An interpreter of a stage that measures; its class is defined here because its base class comes from torch.
 
     Parameters
@@ -138,6 +137,8 @@ def _recorder(stage: Stage, weights: set[int], kept: Sequence[object]) -> Any:
         Addresses of storages that do not count.
     kept
         Values that stay until the end.
+    live, seconds
+        What it measures.
     """
     import torch
     from torch.fx import Interpreter
@@ -145,8 +146,6 @@ def _recorder(stage: Stage, weights: set[int], kept: Sequence[object]) -> Any:
     class Recorder(Interpreter):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(stage.module)
-            self.live: list[int] = []
-            self.seconds: dict[str, float] = {}
             self._spent = 0.0
 
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -162,9 +161,9 @@ def _recorder(stage: Stage, weights: set[int], kept: Sequence[object]) -> Any:
             if n.op == "get_attr":
                 weights.update(_storages(result))
             if name:
-                self.seconds[name] = self._spent
+                seconds[name] = self._spent
                 held = _storages((kept, list(self.env.values()), result))
-                self.live.append(sum(size for key, size in held.items() if key not in weights))
+                live.append(sum(size for key, size in held.items() if key not in weights))
             return result if n.users or n.op == "output" else None  # what nothing reads is freed at once
 
     return Recorder()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -223,21 +223,31 @@ class StagedProgram:
         """
         return self._run.shaped_outputs(self.run_flat(self._run.flat_inputs(args, kwargs)))
 
-    def run_flat(self, inputs: list[object]) -> list[object]:
-        """Run every stage on flat inputs; a value is freed after the last stage that reads it."""
+    def run_flat(
+        self,
+        inputs: list[object],
+        call: Callable[[Stage, list[object], list[object]], Sequence[object]] | None = None,
+    ) -> list[object]:
+        """Run every stage on flat inputs, which are freed after the last stage that reads them, like all values.
+
+        Parameters
+        ----------
+        inputs
+            The inputs; the list is emptied.
+        call
+            Runs a stage on its inputs in place of its module; it also gets the values that stay.
+        """
         import torch
 
-        values: dict[str, object] = {node.name: value for node, value in zip(self._run.inputs, inputs, strict=True)}
-        inputs.clear()
-        wanted = {node.name for node in self._run.sources(self._run.output)}
         last = {name: index for index, stage in enumerate(self.stages) for name in stage.inputs}
+        last |= {node.name: len(self.stages) for node in self._run.sources(self._run.output)}
+        values = {node.name: value for node, value in zip(self._run.inputs, inputs, strict=True) if node.name in last}
+        inputs.clear()
         with torch.no_grad():
             for index, stage in enumerate(self.stages):
-                made = stage.module(*(values[name] for name in stage.inputs))
+                given = [values[name] if last[name] > index else values.pop(name) for name in stage.inputs]
+                made = call(stage, given, [*values.values()]) if call else stage.module(*given)
                 values |= dict(zip(stage.outputs, made, strict=True))
-                for name in stage.inputs:
-                    if last[name] == index and name not in wanted:
-                        values.pop(name, None)
             return self._run.outputs(values)
 
 
