@@ -8,9 +8,59 @@ every device counts with the smallest memory.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.formulations.pipeline.instance import PipelineInstance, lower
+from opweave.problems.pipeline.spec import Pipeline
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+def partition_graph(problem: Pipeline) -> nx.DiGraph:
+    """The paper's graph, for any algorithm of networkx.
+
+    A vertex (a, b) is the run of operators from one place of the order to another, if the smallest memory holds it. An
+    arc joins runs that follow each other; its ``bytes`` are what is sent between them. The whole model is every path
+    from a vertex (0, b) to a vertex (a, n): ``"begin"`` and ``"end"`` stand before and behind.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.graph import OpGraph, Operator, Parameter, Tensor
+    >>> sizes = {"x": 1, "y": 6, "z": 2, "out": 1}
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id=name, bytes=size) for name, size in sizes.items()],
+    ...     parameters=[Parameter(id=name, bytes=1) for name in "pqr"],
+    ...     operators=[
+    ...         Operator(id="p", inputs=["x"], outputs=["y"], parameters=["p"]),
+    ...         Operator(id="q", inputs=["y"], outputs=["z"], parameters=["q"]),
+    ...         Operator(id="r", inputs=["z"], outputs=["out"], parameters=["r"]),
+    ...     ],
+    ... )
+    >>> boards = Cluster(devices=[Device(name=name, memory_bytes=2) for name in "ab"], shared=1e6)
+    >>> problem = Pipeline(graph=graph, cluster=boards, include_compute=False, memory="parameters")
+    >>> nx.shortest_path(partition_graph(problem), "begin", "end", weight="bytes")
+    ['begin', (0, 2), (2, 3), 'end']
+    """
+    import networkx as nx
+
+    instance = lower(problem)
+    reach, places, last = smallest_reach(instance), instance.position.tolist(), instance.last
+    runs = [(a, b) for a in range(last) for b in range(a + 1, reach[a] + 1)]
+    found = nx.DiGraph()
+    for a, b in runs:
+        here = (places[a], places[b])
+        if a == 0:
+            found.add_edge("begin", here, bytes=0.0)
+        if b == last:
+            found.add_edge(here, "end", bytes=0.0)
+        for c in range(b + 1, reach[b] + 1) if b < last else ():
+            found.add_edge(here, (places[b], places[c]), bytes=float(instance.sent[b]))
+    return found
 
 
 def smallest_reach(instance: PipelineInstance) -> list[int]:

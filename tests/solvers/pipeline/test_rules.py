@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
-from opweave.formulations.pipeline.partition_graph import smallest_reach, smallest_sum_cuts
+from opweave.formulations.pipeline.partition_graph import partition_graph, smallest_reach, smallest_sum_cuts
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.color_coding import _colourful, find_path
 from opweave.solvers.pipeline.kpath import CLASSES, classes_of, kpath
@@ -63,6 +63,20 @@ def test_the_cuts_have_the_smallest_sum(problem: Pipeline) -> None:
         return
     sums = [sum(instance.sent[point] for point in path[1:-1]) for path in nx.all_simple_paths(graph, 0, instance.last)]
     assert sum(instance.sent[list(cuts)]) <= min(sums) + 1e-6
+
+
+@settings(max_examples=40)
+@given(problem=pipelines(plain=True))
+def test_a_shortest_path_in_the_partition_graph_has_these_cuts(problem: Pipeline) -> None:
+    instance = instance_or_none(problem)
+    if instance is None or not instance.last:
+        return
+    graph, cuts = partition_graph(problem), smallest_sum_cuts(instance)
+    reachable = "begin" in graph and "end" in graph and nx.has_path(graph, "begin", "end")
+    assert reachable == (cuts is not None)
+    if cuts is not None:
+        length = nx.shortest_path_length(graph, "begin", "end", weight="bytes")
+        assert sum(instance.sent[list(cuts)]) == pytest.approx(length)
 
 
 def test_classes() -> None:
