@@ -152,10 +152,19 @@ def extended(model: Any, problem: Problem[Any, Any], extend: Callable[[Any, Any]
     ------
     RuleError
         If it raises anything but errors of opweave.
+    InvalidInputError
+        If it puts components of Pyomo on a model that has none; they would be ignored.
     """
     if extend is not None:
+        known = set(vars(model))
         with blaming(named_code("extend", extend)):
             returned = extend(model, problem)
+            for name in vars(model).keys() - known if hasattr(model, "add") else ():
+                if type(getattr(model, name)).__module__.startswith("pyomo."):
+                    raise InvalidInputError(
+                        f"extend puts a component of Pyomo on model.{name}, and this model is not one of Pyomo's: "
+                        "write model.add(row), or extend what ow.build_model(problem) returns"
+                    )
             for row in returned if isinstance(returned, Iterator | list | tuple) else (returned,):
                 if row is not None:
                     model.add(row)

@@ -17,7 +17,7 @@ BASELINES = {
     "memory_ordering": {"definition", "rpo", "lpmf", "bfs", "dfs"},
     "placement": {"one_device", "fill", "heft"},
     "batched_mapping": {"best_device", "data_parallel", "met", "greedy", "heft"},
-    "pipeline": {"one_device", "by_memory", "greedy", "kpath", "random"},
+    "pipeline": {"one_device", "by_memory", "filling", "greedy", "kpath", "random"},
     "slicing": {"one_device", "uniform", "proportional", "all_rows"},
 }
 

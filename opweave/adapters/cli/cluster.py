@@ -39,6 +39,7 @@ def probe_command(
     costs: Annotated[Path, typer.Option("--costs", help="Write the operators' times here.")] = Path("costs.json"),
     dim: DimOption = None,
     threads: ThreadsOption = 1,
+    as_json: JsonOption = False,
 ) -> int:
     """Measure the workers of a Dask cluster, the links between them, and a model's operators on each of them."""
     from opweave.adapters.cluster.connect import connected
@@ -53,8 +54,12 @@ def probe_command(
     if found.costs is not None:
         save(found.costs, costs)
         written.append(costs)
+    notes = {**found.cluster.notes, **({} if found.costs is None else found.costs.notes)}
+    if as_json:
+        typer.echo(json.dumps({"files": [str(path) for path in written], "notes": notes}))
+        return VERIFIED
     table = Table("number", "how it was measured")
-    for name, how in {**found.cluster.notes, **({} if found.costs is None else found.costs.notes)}.items():
+    for name, how in notes.items():
         table.add_row(name, how)
     stdout().print(table)
     name_files(stdout(), written)

@@ -46,7 +46,7 @@ def test_the_demonstration_proves_both_answers_and_writes_reports(
     ended = opweave("demo", "--out", tmp_path / "report")
     assert ended.status == 0
     assert "3.76 MiB (3,947,264 bytes)" in ended.out
-    assert "against one_device" in ended.out
+    assert "one_device" in ended.out
     for folder in ("ordering", "pipeline"):
         assert (tmp_path / "report" / folder / "report.html").exists()
         assert '"status":"optimal"' in (tmp_path / "report" / folder / "result.json").read_text().replace(" ", "")

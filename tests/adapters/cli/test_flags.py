@@ -203,7 +203,7 @@ def test_problems_on_devices_need_a_cluster(opweave: Run, model: Path, word: str
         ("pipeline", ["--device-order", "a,z"], "device_order names device 'z'; the cluster has 'a', 'b'"),
         ("pipeline", ["--forbidden-devices", "z"], "forbidden_devices names device 'z'"),
         ("pipeline", ["--min-stages", "2", "--max-stages", "1"], "at least 2 stages are asked for, but at most 1"),
-        ("slicing", ["--input-device", "z"], "input_device is 'z', which the cluster does not have"),
+        ("slicing", ["--input-device", "z"], "input_device names device 'z'; the cluster has 'a', 'b'"),
         ("slicing", ["--geometry", "missing.json"], "there is no such file"),
     ],
 )

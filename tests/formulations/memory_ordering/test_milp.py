@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyomo.environ import Constraint as Row
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
@@ -77,7 +76,7 @@ def test_rows_on_pairs_are_obeyed(data, problem):
     first, second = data.draw(st.sampled_from(ids)), data.draw(st.sampled_from(ids))
 
     def extend(model, problem):
-        model.forced = Row(expr=model.before(first, second) >= 1)
+        model.add(model.before(first, second) >= 1)
 
     expected = None
     if first != second:

@@ -194,7 +194,7 @@ def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, er
         model.mine = Row(range(3), rule=row)
 
     def solve() -> ow.Result:
-        return ow.solve(problem, solver="highs", extend=extend, options=PLAIN)
+        return ow.solve(problem, solver="highs", formulation="time_indexed", extend=extend)
 
     if error is KeyboardInterrupt:
         assert solve().termination is ow.Termination.INTERRUPTED
@@ -203,6 +203,14 @@ def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, er
             solve()
         assert isinstance(caught.value.__cause__, error)
     assert capfd.readouterr() == ("", "")
+
+
+def test_components_of_pyomo_are_refused_where_they_would_be_ignored(problem) -> None:
+    def extend(model, _problem) -> None:
+        model.mine = Row(range(3), rule=lambda _model, _number: True)
+
+    with pytest.raises(ow.InvalidInputError, match=r"model\.mine.*write model\.add\(row\)"):
+        ow.solve(problem, solver="highs", extend=extend)
 
 
 @pytest.mark.parametrize("kind", ["slicing", "pipeline", "batched_mapping", "memory_layout"])

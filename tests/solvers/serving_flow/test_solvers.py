@@ -84,8 +84,9 @@ def test_the_loop_runs_uncompiled() -> None:
     instance = lower(problem)
     limits, plan = limits_of(instance), np.zeros((10, 2), dtype=np.int64)
     draws, heat = np.random.default_rng(0).random((200, DRAWS)), np.full(200, 0.01)
-    other = plan.copy()
-    assert anneal(limits, plan, draws, heat, 100.0) == anneal.py_func(limits, other, draws, heat, 100.0)
+    other, memory = plan.copy(), (plan.copy(), np.zeros((3, len(limits.sizes))), np.zeros((3, 10)))
+    found = anneal(limits, plan, draws, heat, 100.0, *memory)
+    assert found == anneal.py_func(limits, other, draws, heat, 100.0, *memory)
     assert (plan == other).all()
 
 

@@ -55,7 +55,7 @@ def test_plan_from_files(opweave: Run, model: Path, cluster: Path, costs: Path, 
 
 def test_presets_rooflines_and_pins(opweave: Run, model: Path) -> None:
     flags = ("plan", model, "-p", "placement", "--cluster", "moirai-inter", "--transfers", "delay", "--json")
-    ended = opweave(*flags, "--memory-model", "parameters", "--pin", "join=D", "--pin", "stem=C")
+    ended = opweave(*flags, "--memory", "parameters", "--pin", "join=D", "--pin", "stem=C")
     data = json.loads(ended.out)
     assert ended.status == 0
     assert data["assumptions"] == "makespan, transfers delay, memory parameters"
@@ -132,8 +132,8 @@ def test_bad_costs_are_one_sentence(
         (["--cluster", "moirai-inter", "--pin", "nobody=A"], "names operator 'nobody'"),
         (["--cluster", "moirai-inter", "--pin", "stem=A", "--pin", "stem=B"], "'stem' is already pinned to 'A'"),
         (["--cluster", "moirai-inter", "--transfers", "teleport"], "transfers should be 'one_port_tensor'"),
-        (["--cluster", "moirai-inter", "--memory-model", "none"], "memory should be 'additive' or 'parameters'"),
-        (["--cluster", "moirai-inter", "--objective", "peak"], "it has no field objective"),
+        (["--cluster", "moirai-inter", "--memory", "none"], "memory should be 'additive' or 'parameters'"),
+        (["--cluster", "moirai-inter", "--objective", "peak"], "does not accept --objective"),
     ],
 )
 def test_bad_arguments_are_one_sentence(opweave: Run, model: Path, arguments: list[str], sentence: str) -> None:
