@@ -30,7 +30,8 @@ class PressCtrlC:
             self.module = None
             signal.raise_signal(signal.SIGINT)
 
-for module, solver in (("opweave.solvers.memory_ordering.workers", "auto"), ("opweave.formulations.memory_ordering.milp", "highs")):
+PLACES = {"opweave.solvers.memory_ordering.workers": "auto", "opweave.formulations.memory_ordering.milp": "highs"}
+for module, solver in PLACES.items():
     hook = PressCtrlC(module)
     sys.meta_path.insert(0, hook)
     result = ow.solve(PROBLEMS["memory_ordering"], solver=solver)

@@ -26,6 +26,7 @@ from opweave.formulations.batched_mapping.instance import SUPPORTS, lower, lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
+from opweave.problems.errors import InvalidSpecError
 from opweave.solvers.batched_mapping.bounds import critical_path
 from opweave.solvers.batched_mapping.modules import (
     Devices,
@@ -227,7 +228,11 @@ def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     channels, solver = run.option(CHANNELS, 1), run.option(MODULE_SOLVER, "")
     assert isinstance(channels, int) and isinstance(solver, str)
     work, search, best = Split(problem, run, max(1, channels), solver), search_of(problem, run), Best(run)
-    work.write()
+    try:
+        work.write()
+    except InvalidSpecError:  # a constraint takes a size from an operator that its device has: no problem says that
+        search.anneal_round(0)
+        return ended(run)
     work.solve()
     length, way = work.join("objective")
     if work.separates:
