@@ -157,9 +157,10 @@ def extended(model: Any, problem: Problem[Any, Any], extend: Callable[[Any, Any]
     """
     if extend is not None:
         known = set(vars(model))
+        of_pyomo = any(parent.__module__.startswith("pyomo.") for parent in type(model).__mro__)
         with blaming(named_code("extend", extend)):
             returned = extend(model, problem)
-            for name in vars(model).keys() - known if hasattr(model, "add") else ():
+            for name in () if of_pyomo else vars(model).keys() - known:
                 if type(getattr(model, name)).__module__.startswith("pyomo."):
                     raise InvalidInputError(
                         f"extend puts a component of Pyomo on model.{name}, and this model is not one of Pyomo's: "
