@@ -1,7 +1,7 @@
 """The instances of the scorecard: all problems, and users' rules in the five problems of the papers.
 
-Public instances in folders that environment variables name: MiniMalloc's in ``OPWEAVE_MINIMALLOC``, those of Tarnawski
-et al. in ``OPWEAVE_PARTITIONING``, flexible job shops in ``OPWEAVE_JOB_SHOPS``.
+Public instances in folders that environment variables name: MiniMalloc's in ``OPWEAVE_MINIMALLOC``, flexible
+job shops in ``OPWEAVE_JOB_SHOPS``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from benchmarks.edge_networks import MEGABYTE, heterogeneous, keras, random_chai
 from benchmarks.generators import Builder, layered_dag, randomly_wired, scattered
 from benchmarks.measured import measured
 from benchmarks.memory_layout import family, pooled, random_layout
+from benchmarks.readers import load_job_shop
 from benchmarks.regret_instances import slicings
 from benchmarks.regret_shapes import batched_mappings, in_tree, series_parallel, skips, times, unlike
 from benchmarks.serving import case as helix
@@ -285,7 +286,7 @@ def foreign(variable: str, name: str) -> AnyProblem:
     found = next(iter(sorted(folder.glob(f"{name}*"))), None)
     if found is None:
         raise FileNotFoundError(f"{variable} names no folder with {name}")
-    return ow.load_lifetimes(found) if found.suffix == ".csv" else ow.load_problem(found)
+    return ow.load_lifetimes(found) if found.suffix == ".csv" else load_job_shop(found)
 
 
 def listed(problem: ow.MemoryOrdering) -> ow.MemoryLayout:
@@ -355,9 +356,6 @@ OTHERS: dict[str, Mapping[str, Make]] = {
         "chain of 80, latency": lambda: of_different(random_chain(80, 43), 1.84e7, "latency"),
         "GPT-2, sum": lambda: piped(graph_of("torch/gpt2_small.export"), 6, 44, load="sum"),
         "tree of 120, bottleneck": lambda: piped(in_tree(120, 45), 8, 45),
-        "BERT layers, throughput": partial(
-            foreign, "OPWEAVE_PARTITIONING", "throughput-inputs_LayerGraphs_bert24_inference"
-        ),
     },
     "slicing": {
         "VGG16": lambda: on_boards("VGG16", "x1"),
