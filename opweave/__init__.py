@@ -116,8 +116,7 @@ if TYPE_CHECKING:
     from opweave.solvers.loops import warm
     from opweave.solvers.own import solver_for
     from opweave.solvers.questions.compare import Comparison, compare
-    from opweave.solvers.questions.conflict import Conflict, Proof, conflict
-    from opweave.solvers.questions.mend import Mend
+    from opweave.solvers.questions.conflict import Conflict, Mend, Proof, conflict
     from opweave.solvers.questions.pareto import Front, pareto
     from opweave.solvers.questions.sweep import Sweep, sweep
 
@@ -286,8 +285,7 @@ _HOMES = {
     "solvers.loops": ("warm",),
     "solvers.own": ("solver_for",),
     "solvers.questions.compare": ("Comparison", "compare"),
-    "solvers.questions.conflict": ("Conflict", "Proof", "conflict"),
-    "solvers.questions.mend": ("Mend",),
+    "solvers.questions.conflict": ("Conflict", "Mend", "Proof", "conflict"),
     "solvers.questions.pareto": ("Front", "pareto"),
     "solvers.questions.sweep": ("Sweep", "sweep"),
 }

@@ -25,8 +25,7 @@ from opweave.problems.units import readable, readable_seconds, readable_share
 from opweave.problems.words import counted
 from opweave.solvers.questions.answers import Answer, readable_value
 from opweave.solvers.questions.compare import Comparison
-from opweave.solvers.questions.conflict import Conflict
-from opweave.solvers.questions.mend import Mend
+from opweave.solvers.questions.conflict import Conflict, Mend
 from opweave.solvers.questions.pareto import Front
 from opweave.solvers.questions.sweep import Sweep
 from opweave.solvers.run import agree

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, Literal
 
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import OptionValue, Result
 from opweave.problems.spec import SCHEMA_VERSION
-from opweave.solvers.questions.answers import Answer, Answers, Report, asked, reporting, was_interrupted
+from opweave.solvers.questions.answers import Answer, Answers, Report, reporting, was_interrupted
 from opweave.solvers.registry import Solver, find_solver, load_solvers
+from opweave.solvers.solve import solve
 
 AUTO = "auto"
 
@@ -133,8 +134,12 @@ def compare(
                 rows.append(Answer.of(name, "interrupted before its turn", {}))
                 continue
             honoured = _honoured(known[name], gap=gap, threads=threads, start=start, executor=executor)
-            arguments = {"time_limit": time_limit, "seed": seed, **honoured, "options": given.get(name)}
-            found = asked(problem, name, arguments)
+            try:
+                found = solve(
+                    problem, solver=name, time_limit=time_limit, seed=seed, options=given.get(name), **honoured
+                )
+            except OpweaveError as error:
+                found = str(error)
             rows.append(Answer.of(name, found, {}))
             if report is not None:
                 report(len(rows), len(names))

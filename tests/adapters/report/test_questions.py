@@ -12,7 +12,7 @@ import opweave as ow
 from opweave.adapters.report.curves import figure_of
 from opweave.adapters.report.questions import cells_of, explain, html, table_of
 from opweave.solvers.questions.answers import readable_value
-from opweave.solvers.questions.fields import varied
+from opweave.solvers.questions.changes import changed
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
 
 PLACEMENT = PROBLEMS["placement"]
@@ -27,7 +27,7 @@ def found():
         "one axis": ow.sweep(PIPELINE, {"bandwidth": ["0.1x", "1x"]}),
         "front": ow.pareto(PIPELINE, ("latency", "peak")),
         "three": ow.pareto(PIPELINE, ("latency", "peak", "devices")),
-        "nothing": ow.pareto(varied(PIPELINE, "memory", 3), ("latency", "peak")),
+        "nothing": ow.pareto(changed(PIPELINE, {"memory": 3}), ("latency", "peak")),
     }
 
 

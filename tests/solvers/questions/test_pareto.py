@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.problems.measures import peak_bytes
 from opweave.solvers import registry
-from opweave.solvers.questions.fields import rebuilt, varied
+from opweave.solvers.questions.changes import changed, rebuilt
 from opweave.solvers.registry import Solver
 from opweave.solvers.run import Outcome
 from tests.oracles.memory_ordering import all_orders
@@ -80,7 +80,7 @@ def test_pipelines_over_three_measures(problem, goal):
 
 @pytest.mark.parametrize("bandwidth", ["1x", "0.05x"])
 def test_makespan_against_peak(bandwidth):
-    problem = varied(PLACEMENT, "bandwidth", bandwidth)
+    problem = changed(PLACEMENT, {"bandwidth": bandwidth})
     devices = list(problem.cluster.device_index)
     plans = []
     for where in product(devices, repeat=len(GRAPH.operators)):
@@ -132,7 +132,7 @@ def test_few_points_are_no_complete_front():
 
 
 def test_no_plan_at_all():
-    problem = varied(PLACEMENT, "memory", 3)
+    problem = changed(PLACEMENT, {"memory": 3})
     front = ow.pareto(problem, ("makespan", "peak"))
     assert (front.rows, front.complete) == ((), True)
     assert front.steps[0].status is ow.Status.INFEASIBLE
