@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -110,7 +110,6 @@ def pareto_command(
     measures: Annotated[list[str], typer.Argument(help="Two or three, as in: makespan peak.", show_default=False)],
     *,
     points: Annotated[int, typer.Option("--points", help="Most points of the front.")] = 10,
-    method: Annotated[str, typer.Option("--method", help="epsilon (with bounds) or nsga2 (quick).")] = "epsilon",
     plot: PlotOption = None,
     settings: Settings,
 ) -> int:
@@ -120,8 +119,7 @@ def pareto_command(
 
     _check([plot])
     with counted(Console(stderr=True), "points") as observer:
-        front: dict[str, Any] = {"points": points, "method": method, **settings.of_solve}
-        found = pareto(load_problem(spec), measures, **front, progress=observer)
+        found = pareto(load_problem(spec), measures, points=points, **settings.of_solve, progress=observer)
     return _tell(found, settings.output, plot, settings.report, as_json=settings.as_json)
 
 

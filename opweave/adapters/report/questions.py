@@ -20,7 +20,7 @@ from opweave.adapters.report.progress_line import counted as progress_bar
 from opweave.adapters.report.tables import text_table
 from opweave.adapters.report.timeline_tables import Cells
 from opweave.problems.result import OptionValue, Status
-from opweave.problems.shown import data_frame
+from opweave.problems.shown import Rows, data_frame
 from opweave.problems.units import readable, readable_seconds, readable_share
 from opweave.problems.words import counted
 from opweave.solvers.questions.answers import Answer, readable_value
@@ -38,7 +38,7 @@ Answered = Comparison | Sweep | Front
 VIEWS: dict[tuple[str, str], str] = {
     (name, verb): f"{__name__}:{verb}"
     for name in ("Comparison", "Sweep", "Front")
-    for verb in ("to_pandas", "html", "explain", "save", "report")
+    for verb in ("to_pandas", "html", "rows_of", "explain", "save", "report")
 }
 VIEWS |= {(name, "plot"): "opweave.adapters.report.curves:plot" for name in ("Comparison", "Sweep", "Front")}
 VIEWS |= {("Conflict", verb): f"{__name__}:conflict_{verb}" for verb in ("to_pandas", "html", "report")}
@@ -60,6 +60,12 @@ def cells_of(found: Answered) -> Cells:
         proof = (readable(row.bound, unit), readable_share(row.gap), status, took, note or "")
         rows.append((*_answer(found, row), *proof))
     return (*_headings(found), least, "gap", "status", "time", ""), rows
+
+
+def rows_of(found: Answered) -> Rows[dict[str, str]]:
+    """The rows as a plain text, without columns in which nothing stands."""
+    headings, rows = cells_of(found)
+    return Rows([dict(zip(headings, row, strict=True)) for row in rows])
 
 
 def _headings(found: Answered) -> tuple[str, ...]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Annotated, Any, Self
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import PlainSerializer, PlainValidator
 
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import OpweaveError
 from opweave.problems.result import OptionValue, Result, Status, Termination
-from opweave.problems.shown import Rows, Shown, find_view
+from opweave.problems.shown import Shown, find_view
 from opweave.problems.solution import Solution
 from opweave.problems.spec import FrozenDict, Many, Spec
 from opweave.problems.timeline import Timeline
-from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
+from opweave.problems.units import precise_seconds, readable_bytes
+
+Key = TypeVar("Key")
 
 Report = Callable[[int, int], None]
 """Called with the number of solves done and the number of all solves."""
@@ -97,7 +99,6 @@ class Answer(Spec):
         return None if self.result is None else self.result.timeline
 
 
-_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 _IN_BYTES = ("memory", "limit", "peak", "total")
 
 
@@ -117,8 +118,7 @@ def readable_value(axis: str, value: OptionValue) -> str:
     if name in _IN_BYTES or name.endswith("_bytes"):
         return readable_bytes(value)
     if name == "bandwidth":
-        factor, unit = next((each for each in _RATES if value >= each[0]), _RATES[-1])
-        return f"{value / factor:.4g} {unit}"
+        return f"{value / 1e6:,.4g} MB/s"
     return precise_seconds(float(value)) if name == "latency" else f"{value:,g}"
 
 
@@ -135,37 +135,30 @@ class Answers(Shown, Spec):
         return len(self.rows)
 
     def __repr__(self) -> str:
-        unit = getattr(self, "unit", getattr(self, "units", ("",))[0])
-        table = Rows([_cells(row, unit) for row in self.rows])
-        return f"{type(self).__name__} ({self.problem.replace('_', ' ')})\n{table!r}"
+        return f"{type(self).__name__} ({self.problem.replace('_', ' ')})\n{self._show('rows_of')!r}"
 
 
-def _cells(answer: Answer, unit: str) -> dict[str, object]:
-    return {
-        "solver": answer.solver,
-        **{name: readable_value(name, value) for name, value in answer.values.items()},
-        "objective": readable(answer.objective, unit),
-        "bound": readable(answer.bound, unit),
-        "gap": readable_share(answer.gap),
-        "status": None if answer.status is None else answer.status.value,
-        "time": None if answer.seconds is None else readable_seconds(answer.seconds),
-        "reason": answer.reason,
-    }
-
-
-@contextmanager
-def reporting(progress: Report | bool | None, label: str) -> Iterator[Report | None]:
+def reporting(progress: Report | bool | None, label: str) -> AbstractContextManager[Report | None]:
     """Report to a function, or, for True, to a progress bar; this layer does not know how to draw one."""
-    if progress is not True:
-        yield progress or None
-        return
-    bar = find_view("questions", "progress")
-    if bar is None:
-        raise InvalidInputError("nothing here shows progress; import opweave, or pass progress=f")
-    with bar(label) as report:
-        yield report
+    bar = find_view("questions", "progress") if progress is True else None
+    return nullcontext(None if isinstance(progress, bool) else progress) if bar is None else bar(label)
 
 
-def was_interrupted(found: Result[Any] | str) -> bool:
-    """Whether Ctrl-C ended a solve."""
-    return isinstance(found, Result) and found.termination is Termination.INTERRUPTED
+def answered(
+    asks: Mapping[Key, Callable[[], Result[Any]]], progress: Report | bool | None, label: str
+) -> dict[Key, Result[Any] | str]:
+    """Solve one after the other until Ctrl-C; the sentence of a refusal stands where there is no result."""
+    found: dict[Key, Result[Any] | str] = dict.fromkeys(asks, "interrupted before its turn")
+    with reporting(progress, label) as report:
+        for number, (key, ask) in enumerate(asks.items(), 1):
+            try:
+                result = ask()
+            except OpweaveError as error:
+                found[key] = str(error)
+            else:
+                found[key] = result
+                if result.termination is Termination.INTERRUPTED:
+                    break
+            if report is not None:
+                report(number, len(asks))
+    return found

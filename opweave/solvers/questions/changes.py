@@ -10,7 +10,6 @@ from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import ValidationError
 
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import Constraint, MaxDevices, means
@@ -18,6 +17,7 @@ from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.problems.spec import Spec
+from opweave.problems.units import parse_bytes, read_rate
 
 AnyProblem = Problem[Any, Any]
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -34,10 +34,8 @@ Value = bool | int | float | str | None | Change
 Grid = Mapping[str, Iterable[Value] | Mapping[str, Value]]
 """The values of every axis by its name; a mapping gives the values names."""
 
-OF_DEVICES = {"memory": "memory_bytes", "batch_sizes": "batch_sizes"}
-"""Axes that are fields of all devices, or of one."""
-
-OF_CLUSTER = (*OF_DEVICES, "bandwidth", "latency")
+OF_CLUSTER = ("memory", "bandwidth", "latency")
+"""Axes of the memory of all devices, or of one, and of all links."""
 
 SHORT = {"stages": "max_stages", "limit": "limit_bytes", "memory_model": "memory"}
 """Other names of fields; ``memory`` is the memory of the devices."""
@@ -65,7 +63,7 @@ def changed(problem: AnyProblem, changes: Mapping[str, object]) -> AnyProblem:
 
     Raises
     ------
-    InvalidInputError, pydantic.ValidationError
+    InvalidInputError
         When a value does not suit the problem.
 
     Examples
@@ -86,9 +84,10 @@ def changed(problem: AnyProblem, changes: Mapping[str, object]) -> AnyProblem:
         if axis in of_cluster:
             continue
         if name == "constraint":
-            rules[int(which)] = None if value is None else _sized(problem.constraints[int(which)], value)
+            rule = problem.constraints[int(which)]
+            size = "count" if isinstance(rule, MaxDevices) else "bytes"
+            rules[int(which)] = None if value is None else rebuilt(rule, **{size: value})
         elif name == "devices":
-            _cluster(problem)
             rules = {number: None if rule and means(rule, MaxDevices) else rule for number, rule in rules.items()}
             rules[len(rules)] = MaxDevices.model_validate({"count": value})
         elif which:
@@ -105,11 +104,10 @@ def _changed_cluster(cluster: Cluster, changes: Mapping[str, object]) -> Cluster
     devices: dict[str, dict[str, object]] = {each.name: {} for each in cluster.devices}
     for axis, value in changes.items():
         name, _, which = axis.partition(":")
-        if name in OF_DEVICES:
+        if name == "memory":
             for each in _named(cluster, axis):
-                devices[each.name][OF_DEVICES[name]] = _scaled(getattr(each, OF_DEVICES[name]), value)
-                if which:
-                    devices[each.name]["group"] = None
+                memory = {"memory_bytes": _scaled(each.memory_bytes, value)}
+                devices[each.name] = {**memory, "group": None} if which else memory
         elif which:
             raise InvalidInputError(f"{axis!r}: the {name} of all links is varied together")
         elif name == "latency":
@@ -133,10 +131,6 @@ def _linked(rates: object, value: object) -> object:
     if isinstance(rates, tuple):
         return [_linked(each, value) for each in rates]
     return _scaled(rates, value) if rates else rates
-
-
-def _sized(rule: Constraint, value: object) -> Constraint:
-    return rebuilt(rule, **{"count" if isinstance(rule, MaxDevices) else "bytes": value})
 
 
 def _factor(value: object) -> float | None:
@@ -176,7 +170,7 @@ def _axes(problem: AnyProblem) -> str:
     fields = type(problem).model_fields
     own = [name for name in fields if name not in HIDDEN]
     short = [name for name, field in SHORT.items() if field in fields]
-    general = ["memory", "bandwidth", "latency", "memory:DEVICE", "devices"] if hasattr(problem, "cluster") else []
+    general = [*OF_CLUSTER, "memory:DEVICE", "devices"] if hasattr(problem, "cluster") else []
     return f"the axes are: {', '.join([*general, *short, *own])}, or any name for functions of a problem"
 
 
@@ -219,11 +213,6 @@ def _point(problem: AnyProblem, chosen: Mapping[str, tuple[OptionValue, Value]])
             if type(made) is not type(problem):
                 needed, given = type(problem).__name__, type(made).__name__
                 raise InvalidInputError(f"{label} of axis {axis!r:.60} returned a {given}, not a {needed}")
-            if label is value and isinstance(value, str) and _factor(value) is None:
-                values[axis] = _read_back(made, axis, value)
-    except ValidationError as error:
-        sentences = [each["msg"].removeprefix("Value error, ") for each in error.errors()[:3]]
-        return Point(values, None, "; ".join(sentences))
     except InvalidInputError as error:
         return Point(values, None, str(error))
     return Point(values, made)
@@ -236,27 +225,22 @@ def _listed(name: str, values: object) -> list[tuple[OptionValue, Value]]:
     elif isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInputError(f"axis {name!r:.60} is {values!r:.60}; it must be a list of values")
     else:
-        plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+        plain = [_number(name, value.item() if isinstance(value, np.generic) else value) for value in values]
         listed = [(getattr(value, "__name__", "change") if callable(value) else value, value) for value in plain]
     if not listed:
         raise InvalidInputError(f"axis {name!r:.60} has no values; name at least one")
     for _, value in listed:
         if not (value is None or callable(value) or isinstance(value, bool | int | float | str)):
-            raise InvalidInputError(
-                f"axis {name!r:.60} has the value {value!r:.60}; a value is a number, a text, or a function of a "
-                "problem (for anything else, name it: {'label': lambda problem: ...})"
-            )
+            words = "a value is a number, a text or a function of a problem, also named: {'label': lambda problem: ...}"
+            raise InvalidInputError(f"axis {name!r:.60} has the value {value!r:.60}; {words}")
     return listed
 
 
-def _read_back(problem: AnyProblem, axis: str, value: str) -> OptionValue:
-    """A size or speed that was written as a text, as the number that the problem has."""
+def _number(axis: str, value: Any) -> Any:
+    """A size or speed that is written as a text, as a number."""
     name = axis.partition(":")[0]
-    if name in OF_CLUSTER:
-        cluster = _cluster(problem)
-        if name in OF_DEVICES:
-            return getattr(_named(cluster, axis)[0], OF_DEVICES[name])
-        there = cluster.latency if name == "latency" else float(np.max(cluster.direct_bandwidth, initial=0.0))
-    else:
-        there = getattr(problem, SHORT.get(axis, axis), value)
-    return there if isinstance(there, bool | int | float | str) else value
+    if not isinstance(value, str) or _factor(value) is not None:
+        return value
+    if name in ("memory", "limit") or name.endswith("_bytes"):
+        return parse_bytes(value)
+    return read_rate(value) if name == "bandwidth" else value

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
-from pydantic import PrivateAttr, ValidationError
+from pydantic import PrivateAttr
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
@@ -29,9 +29,6 @@ SHOWN_MENDS = 4
 
 STAGE_SECONDS = 30.0
 """Most seconds for the mends of one requirement when there is no time limit."""
-
-WHOLE_COST = 1.0
-"""Cost of a change without an amount, such as leaving out a side constraint."""
 
 MOST = 2**53
 """No amount is larger."""
@@ -129,12 +126,6 @@ class Conflict(Shown, Spec):
     mends: Many[Mend] = ()
     plan: AnySolution | None = None
     reason: str = ""
-    _answers: AnyProblem | None = PrivateAttr(default=None)
-
-    @property
-    def answers(self) -> AnyProblem | None:
-        """The problem that was asked about; None after reading from JSON or a pickle, which do not contain it."""
-        return self._answers
 
     def __str__(self) -> str:
         return self.explain()
@@ -146,28 +137,26 @@ class Conflict(Shown, Spec):
 
     def explain(self) -> str:
         """Say in a few sentences what cannot hold together, how that is known, and what would mend it."""
-        if self.status != "conflict":
-            return self.reason
-        return "\n".join([*self._told(), *self._mended()])
+        return "\n".join(self._told()) if self.status == "conflict" else self.reason
 
-    def _told(self) -> Iterable[str]:
-        size = counted(len(self.items), "requirement")
+    def _told(self) -> Iterator[str]:
         if not self.items:
             yield "There is no plan, even without the side constraints and limits that can be left out."
-        elif self.irreducible:
-            rest = "there is a plan" if len(self.items) == 1 else "the others have a plan"
-            yield f"Irreducible infeasible set (IIS) of {size}; if any one of them is left out, {rest}:"
-        else:
-            lacking = sum(plan is None for plan in self.witnesses)
-            yield f"Infeasible set of {size}; for {lacking} of them it is not proved that the others have a plan:"
+            yield f"Proof: {self.reason}."
+            return
+        kind = "Irreducible infeasible set (IIS)" if self.irreducible else "Infeasible set"
+        yield f"{kind} of {counted(len(self.items), 'requirement')}:"
         yield from (f"  - {item.name}" for item in self.items)
         yield f"Proof: {self.reason}."
-
-    def _mended(self) -> Iterable[str]:
-        if self.mends:
-            words = [mend.words + ("" if mend.least else " (perhaps less)") for mend in self.mends[:SHOWN_MENDS]]
+        lacking = sum(plan is None for plan in self.witnesses)
+        if lacking:
+            yield f"For {lacking} of them it is not proved that the others have a plan."
+        elif len(self.items) > 1:
+            yield "Each of them is needed: without it, the others have a plan."
+        words = [mend.words + ("" if mend.least else " (perhaps less)") for mend in self.mends[:SHOWN_MENDS]]
+        if words:
             yield f"What would mend it: {', or '.join(words)}."
-        elif self.items:
+        else:
             yield "No single change was found that would mend it; there may be other conflicts beside this one."
 
 
@@ -235,8 +224,8 @@ def conflict(
         )
     watch = find_view("solve", "progress") if progress is True else None
     if watch is not None:
-        asked = partial(conflict, problem, time_limit=time_limit, solver=solver, seed=seed)
-        watched: Conflict = watch(problem, "conflict", lambda observer: asked(progress=observer))
+        again = partial(conflict, problem, time_limit=time_limit, solver=solver, seed=seed)
+        watched: Conflict = watch(problem, "conflict", lambda observer: again(progress=observer))
         return watched
     observer = None if isinstance(progress, bool) else progress
     seconds = checked_time_limit(time_limit)
@@ -244,14 +233,11 @@ def conflict(
     asked = Feasibility(solver, checked_whole("seed", seed, 0), end, observer)
     whole = asked.ask(problem, "is there a plan?")
     if whole.plan is not None:
-        found = Conflict(problem=problem.kind, status="feasible", plan=whole.plan, reason="There is a plan.")
-    elif not whole.infeasible:
+        return Conflict(problem=problem.kind, status="feasible", plan=whole.plan, reason="There is a plan.")
+    if not whole.infeasible:
         reason = f"It is not known whether there is a plan: {whole.proof}."
-        found = Conflict(problem=problem.kind, status="unknown", reason=reason)
-    else:
-        found = _Search(problem, whole, asked).conflict()
-    found._answers = problem
-    return found
+        return Conflict(problem=problem.kind, status="unknown", reason=reason)
+    return _Search(problem, whole, asked).conflict()
 
 
 class _Search:
@@ -264,7 +250,7 @@ class _Search:
 
     def __init__(self, problem: AnyProblem, whole: Known, asked: Feasibility) -> None:
         self._problem, self._asked = problem, asked
-        self._all = requirements_of(problem)
+        self._all = tuple(requirements_of(problem))
         self._kept, self._proof = set(range(len(self._all))), whole
         self._without: dict[int, Known] = {}
 
@@ -304,15 +290,15 @@ class _Search:
             self._leave_out(some[len(some) // 2 :])
             self._leave_out(some[: len(some) // 2])
 
-    def _ask(self, changes: dict[str, object], about: str) -> Known:
+    def _ask(self, changes: Mapping[str, object], about: str) -> Known:
         problem = self._with(changes)
         return Known(proof="the changed problem is not valid") if problem is None else self._asked.ask(problem, about)
 
-    def _with(self, changes: dict[str, object]) -> AnyProblem | None:
+    def _with(self, changes: Mapping[str, object]) -> AnyProblem | None:
         """The changed problem; None if the changes make none, such as a batch that no batch sizes add up to."""
         try:
             return changed(self._problem, changes)
-        except (ValidationError, InvalidInputError):
+        except InvalidInputError:
             return None
 
     def _mends(self, items: tuple[Requirement, ...]) -> tuple[Mend, ...]:
@@ -336,7 +322,7 @@ class _Search:
         if item.amount is not None:
             yield from self._least(item, plan)
         if item.amount is None or item.axis.startswith("constraint:"):
-            yield self._mend(item, item.without(), {item.axis: item.free}, WHOLE_COST, plan)
+            yield self._mend(item, item.without(), item.free, plan, cost=1.0)
 
     def _least(self, item: Requirement, plan: Solution) -> Iterator[Mend]:
         """Relax by the least amount, by bisection between amounts proved too small and amounts with a plan.
@@ -355,9 +341,9 @@ class _Search:
             edge = answer.plan is not None and not edge
         if best is not None:
             at_least = proved + 1 if item.monotone(self._problem) else 1
-            changes: dict[str, object] = {item.axis: item.after(best)}
             cost = best / max(1, item.amount or 0)
-            yield self._mend(item, item.relaxed(best), changes, cost, plan, amount=best, at_least=at_least)
+            words, value = item.relaxed(best), item.after(best)
+            yield self._mend(item, words, value, plan, cost=cost, amount=best, at_least=at_least)
 
     def _enough(self, item: Requirement, plan: Solution, most: int) -> int | None:
         """An amount that is enough for a plan: what the referee says is missing, doubled until it accepts the plan."""
@@ -371,16 +357,7 @@ class _Search:
             more = min(2 * more, most)
         return more
 
-    def _mend(
-        self,
-        item: Requirement,
-        words: str,
-        changes: dict[str, object],
-        cost: float,
-        plan: Solution,
-        amount: int | None = None,
-        at_least: int | None = None,
-    ) -> Mend:
-        mend = Mend(requirement=item.name, words=words, cost=cost, amount=amount, at_least=at_least, plan=plan)
-        mend._problem = self._with(changes)
+    def _mend(self, item: Requirement, words: str, value: int | str | None, plan: Solution, **cost: Any) -> Mend:
+        mend = Mend(requirement=item.name, words=words, plan=plan, **cost)
+        mend._problem = self._with({item.axis: value})
         return mend

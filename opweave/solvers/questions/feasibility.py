@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from opweave.formulations.expressions import MODEL, expression, write_out
-from opweave.formulations.modeling.arrays import MatrixModel, TriviallyInfeasibleError, to_arrays
+from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
 from opweave.formulations.on_cluster import rules_in_the_way
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.formulations.placement.model import PlacementModel
 from opweave.formulations.placement.windows import Windows
-from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import MaxDevices, Pin, Separate, means
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.placement.spec import Placement
@@ -153,19 +152,22 @@ def assigned(problem: Placement, seconds: float) -> Placement | str | None:
     """Require the devices of an assignment, or prove that there is none; None for large problems, and in short time."""
     if len(problem.graph.operators) * len(problem.cluster.devices) > MOST_CHOICES:
         return None
+    nowhere = f"operators cannot be assigned to devices within {rules_in_the_way(problem)}"
     try:
         instance = lower_unless_short(problem)
         model = _written(problem, instance)
-        values = _point(to_arrays(model).matrix, seconds)
+        matrix = to_arrays(model).matrix
     except InfeasibleError as error:
         return str(error)
-    except TimeoutError:
-        return None
     except TriviallyInfeasibleError:
-        values = None
-    if values is None:
-        return f"operators cannot be assigned to devices within {rules_in_the_way(problem)}"
-    home = (values[model.place] * (model.place >= 0)).argmax(axis=1).tolist()
+        return nowhere
+    work = Work("highs", matrix, None, seconds, gap=0.0, seed=0, threads=1)
+    answer = with_highs(_answered, work, seconds) if matrix.columns else None
+    if answer is not None and answer.verdict == "infeasible":
+        return nowhere
+    if answer is None or answer.values is None:
+        return None
+    home = (answer.values[model.place] * (model.place >= 0)).argmax(axis=1).tolist()
     pins = [Pin(op=name, device=instance.devices[k]) for name, k in zip(instance.names, home, strict=True)]
     return rebuilt(problem, constraints=(*problem.constraints, *pins))
 
@@ -187,24 +189,6 @@ def _written(problem: Placement, instance: PlacementInstance) -> PlacementModel:
         if write is not None:
             write_out(constraint, MODEL, write, model)
     return model
-
-
-def _point(matrix: MatrixModel, seconds: float) -> FloatArray | None:
-    """A point of the program; None if it is proved that there is none.
-
-    Raises
-    ------
-    TimeoutError
-        If neither was found in time.
-    """
-    if matrix.columns == 0:
-        return np.zeros(0)  # nothing is to be assigned; rows without columns have been decided
-    answer = with_highs(_answered, Work("highs", matrix, None, seconds, gap=0.0, seed=0, threads=1), seconds)
-    if answer is not None and answer.verdict == "infeasible":
-        return None
-    if answer is None or answer.values is None:
-        raise TimeoutError
-    return answer.values
 
 
 def _answered(work: Work, _: object) -> Answer:

@@ -20,14 +20,13 @@ from typing import Any, NamedTuple
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.constraints import Constraint, MaxDevices, MemoryCap
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.measures import peak_bytes
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
-from opweave.problems.result import Result, Status
+from opweave.problems.result import Result, Status, Termination
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.questions.answers import Report, was_interrupted
+from opweave.solvers.questions.answers import Report
 from opweave.solvers.questions.changes import rebuilt
 from opweave.solvers.questions.relaxation import Case, Series
 from opweave.solvers.run import agree
@@ -52,27 +51,19 @@ MEASURES: Mapping[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
 ALSO = {"peak_bytes": "peak", "total_bytes": "total"}
 """Names of the same measures of timelines."""
 
-SOLVES_PER_POINT = 4
-"""Most solves for each point asked for: some only prove that nothing lies between two points."""
-
 LEAST_SECONDS = 0.05
 """No solve begins with less time than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tradeoff:
-    """The measures of a question by the names that the user gave them, the minimised one first.
+    """The measures of a question by the names that the user gave them.
 
-    ``problem`` minimises the first one.
+    ``problem`` minimises the first one; the limit of the second one moves; the third one can only be "devices".
     """
 
     problem: AnyProblem
     names: tuple[str, ...]
-
-    @property
-    def moving(self) -> str:
-        """The measure whose limit moves in small steps: bytes, if they are limited."""
-        return next((name for name in self.names[1:] if name != "devices"), self.names[1])
 
     def fixed(self) -> list[Limits]:
         """The limits of a third measure, the number of devices: all that there are."""
@@ -97,15 +88,16 @@ class Tradeoff:
 
     def read(self, result: Result[Any]) -> Values | None:
         """The measures of a plan; None without one."""
-        plan, problem = result.solution, self.problem
+        plan: Any = result.solution
+        problem: Any = self.problem
         if plan is None or result.objective is None:
             return None
-        values: list[int | float] = [result.objective]
+        values: list[Any] = [result.objective]
         for name in self.names[1:]:
             if name == "devices":
                 values.append(len(frozenset[str]().union(*plan.devices_by_operator().values())))
             elif isinstance(problem, MemoryOrdering):
-                values.append(peak_bytes(result.timeline or problem.play(plan)))
+                values.append(rebuilt(problem, objective="peak").evaluate(plan).objective)
             else:
                 values.append(max(problem.memory_by_device(plan).values(), default=0))
         return tuple(values)
@@ -127,23 +119,18 @@ def tradeoff(problem: AnyProblem, measures: tuple[str, ...]) -> Tradeoff:
     ('total', 'peak')
     """
     goals, caps = MEASURES.get(type(problem), ((), ()))
-    ruled = isinstance(problem, Slicing) and problem.dimension == "rule"
-    if ruled:
+    if isinstance(problem, Slicing) and problem.dimension == "rule":
         caps = ()  # the rule cuts by the memory there is, so a limit would ask for other cuts, not for less memory
     names = {given: ALSO.get(given, given) for given in measures}
     wanted = [given for given, name in names.items() if name in goals]
     limited = [given for given, name in names.items() if name in caps]
     if len(wanted) == 1 and 1 <= len(limited) == len(measures) - 1 and len(set(names.values())) == len(measures):
         own = {"objective": names[wanted[0]]} if "objective" in type(problem).model_fields else {}
-        return Tradeoff(rebuilt(problem, **own), (*wanted, *limited))
-    text = f"{type(problem).__name__} has no exact front over {' and '.join(map(repr, measures)):.120}"
-    if not goals or not caps:
-        why = "its rule for dimensions depends on the memory limits" if ruled else "it has none"
-        raise InvalidInputError(f"{text}; {why} (method='nsga2' searches without proofs)")
+        return Tradeoff(rebuilt(problem, **own), (*wanted, *sorted(limited, key=lambda name: name == "devices")))
     sets = [*((goal, cap) for goal in goals for cap in caps), *((goal, *caps) for goal in goals if len(caps) > 1)]
     raise InvalidInputError(
-        f"{text}; it has {', '.join(map(repr, sets))}; method='nsga2' searches any measures of the timeline, "
-        "without proofs"
+        f"{type(problem).__name__} has no exact front over {' and '.join(map(repr, measures)):.120}; it has "
+        f"{', '.join(map(repr, sets)) or 'none'}; ow.pymoo_problem searches any measures, without proofs"
     )
 
 
@@ -181,24 +168,22 @@ class MovingLimits:
     question: Tradeoff
     series: Series
     points: int
-    time_limit: float | None
+    end: float
     progress: Report | None
     steps: list[Step] = field(default_factory=list)
     stopped: bool = False
     complete: bool = False
-    began: float = field(default_factory=time.perf_counter)
 
     def run(self) -> None:
         """Find the points, spend what time is left on unproved ones, and carry bounds and plans over."""
-        least = 0 if self.question.moving == "devices" else -1
+        least = 0 if self.question.names[1] == "devices" else -1
         fixed = self.question.fixed()
         boxes = self._open([_Box(each, self._ask(each), None, least) for each in fixed if not self.stopped])
-        most = len(self.steps) + SOLVES_PER_POINT * self.points
-        while boxes and not self.stopped and len(self.steps) < most and len(self.undominated()) < self.points:
+        while boxes and not self.stopped and len(self.undominated()) < self.points:
             box = max(boxes, key=lambda box: self._moving(box.loose) - box.least)
             boxes = self._open([*(other for other in boxes if other is not box), *self._split(box)])
         found_all = not boxes and not self.stopped
-        unproved = [] if self.time_limit is None else [step for step in self.undominated() if not step.proved]
+        unproved = [] if self.end == math.inf else [step for step in self.undominated() if not step.proved]
         for number, step in enumerate(unproved):
             if not self.stopped:
                 self._ask(step.limits, share=1.0 / (len(unproved) - number))
@@ -222,7 +207,7 @@ class MovingLimits:
         value = self._moving(box.loose)
         middle = (box.least + value) // 2
         limit = value - 1 if box.edge or middle <= box.least else middle
-        found = self._ask({**box.fixed, self.question.moving: limit})
+        found = self._ask({**box.fixed, self.question.names[1]: limit})
         if found.values is None:
             return [box._replace(least=limit, edge=True)]
         edge = box.edge or (box.tight is not None and found.case.objective >= box.tight.case.objective)
@@ -231,23 +216,21 @@ class MovingLimits:
     def _ask(self, limits: Limits, share: float | None = None) -> Step:
         """Solve under some limits, from the best plan known, if nothing known settles it."""
         label = ", ".join(f"{name} at most {limit:,}" for name, limit in limits.items()) or "no limit"
-        case, left = self.series.add(self.question.limited(limits), label), self._left()
+        case, left = self.series.add(self.question.limited(limits), label), self.end - time.perf_counter()
         if left >= LEAST_SECONDS:
             share = share or 1.0 / (1 + max(1, self.points - len(self.undominated())))
-            self.series.solve(case, None if self.time_limit is None else left * share)
-        self.stopped = was_interrupted(case.result) or self._left() < LEAST_SECONDS
+            self.series.solve(case, None if left == math.inf else left * share)
+        interrupted = case.result.termination is Termination.INTERRUPTED
+        self.stopped = interrupted or self.end - time.perf_counter() < LEAST_SECONDS
         self.steps.append(Step(limits, case, self.question.read(case.result)))
         if self.progress is not None:
             self.progress(min(self.points, len(self.undominated())), self.points)
         return self.steps[-1]
 
-    def _left(self) -> float:
-        return math.inf if self.time_limit is None else self.time_limit - (time.perf_counter() - self.began)
-
     def _moving(self, step: Step) -> int:
         """The moving measure of a step with a plan."""
         assert step.values is not None
-        return int(step.values[self.question.names.index(self.question.moving)])
+        return int(step.values[1])
 
     def undominated(self) -> list[Step]:
         """The steps whose plans no other plan beats, by the minimised measure."""

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import operator
+import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, Literal
 
-import numpy as np
-
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.measures import MEASURES
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue, Result, Status
-from opweave.problems.solution import Solution
+from opweave.problems.result import OptionValue
 from opweave.problems.spec import SCHEMA_VERSION, Many
 from opweave.solvers.arguments import checked_time_limit, checked_whole
-from opweave.solvers.evolution.ask import pymoo_problem
-from opweave.solvers.evolution.objectives import LARGER_IS_BETTER, SHORT
 from opweave.solvers.questions.answers import Answer, Answers, Report, reporting
-from opweave.solvers.questions.changes import rebuilt
-from opweave.solvers.questions.moving_limits import MovingLimits, Values, tradeoff, undominated
-from opweave.solvers.questions.relaxation import Series, nothing_found
-from opweave.solvers.run import agree
-from opweave.solvers.trivial import trivial_bound
+from opweave.solvers.questions.moving_limits import MovingLimits, tradeoff
+from opweave.solvers.questions.relaxation import Series
 
-AnyProblem = Problem[Any, Any]
-Method = Literal["epsilon", "nsga2"]
-
-POPULATION, GENERATIONS = 100, 200
-"""Of NSGA-II."""
-
-UNITS = {
-    **dict.fromkeys(("peak", "total", "peak_bytes", "total_bytes", "traffic"), "bytes"),
-    "energy": "joules",
-    "throughput": "inputs per second",
-    "devices": "devices",
-}
+UNITS = {"peak": "bytes", "peak_bytes": "bytes", "total": "bytes", "total_bytes": "bytes", "devices": "devices"}
 """Units of measures that are not in seconds."""
 
 
@@ -51,7 +31,7 @@ class Front(Answers):
     measures, units
         The measures, the minimised one first, and their units.
     method
-        "epsilon" or "nsga2".
+        "epsilon"; in files of version 0.2 also "nsga2".
     rows
         The points, by the minimised measure; ``values`` has the measures of each. The bound of a row is proved: no plan
         whose other measures are at most those of the row is below it in the minimised measure.
@@ -64,17 +44,16 @@ class Front(Answers):
     schema_version: Literal[1] = SCHEMA_VERSION
     measures: Many[str]
     units: Many[str]
-    method: Method
+    method: Literal["epsilon", "nsga2"] = "epsilon"
     steps: Many[Answer] = ()
     complete: bool = False
 
 
 def pareto(
-    problem: AnyProblem,
+    problem: Problem[Any, Any],
     measures: Sequence[str],
     *,
     points: int = 10,
-    method: Method = "epsilon",
     solver: str = "auto",
     formulation: str | None = None,
     time_limit: float | None = None,
@@ -87,6 +66,9 @@ def pareto(
 ) -> Front:
     """Find plans that trade one measure against others.
 
+    Every point comes from a solve of its own, with its bound. :func:`~opweave.pymoo_problem` searches any measures of
+    the timeline with the algorithms of pymoo, without proofs.
+
     Parameters
     ----------
     problem
@@ -97,10 +79,6 @@ def pareto(
         ``"peak"``, the most bytes that any device holds at a time, and ``"devices"``, the number of devices in use.
     points
         Most points; there may be fewer.
-    method
-        ``"epsilon"``: a solve for every point, each with a bound. ``"nsga2"``: one genetic search, quick and
-        without proofs, over any measures of the timeline (:data:`~opweave.problems.measures.MEASURES`); of the
-        arguments below it takes ``time_limit`` and ``seed``. Without a time limit it ends after 200 generations.
     solver, formulation, gap, threads, executor, options
         As in :func:`~opweave.solvers.solve.solve`, for each solve.
     time_limit
@@ -141,11 +119,8 @@ def pareto(
     if isinstance(measures, str) or not all(isinstance(name, str) for name in measures):
         raise InvalidInputError(f"measures is {measures!r:.80}; it must be two or three names of measures")
     checked_whole("points", points, 1)
-    checked_time_limit(time_limit)
-    if method == "nsga2":
-        return _searched(problem, tuple(measures), points, time_limit, seed)
-    if method != "epsilon":
-        raise InvalidInputError(f"method is {method!r:.60}; it must be 'epsilon' or 'nsga2'")
+    seconds = checked_time_limit(time_limit)
+    end = math.inf if seconds is None else time.perf_counter() + seconds
     question = tradeoff(problem, tuple(measures))
     arguments = {
         "gap": gap,
@@ -156,14 +131,13 @@ def pareto(
         "formulation": formulation,
     }
     with reporting(progress, "points") as report:
-        search = MovingLimits(question, Series(solver, arguments), points, time_limit, report)
+        search = MovingLimits(question, Series(solver, arguments), points, end, report)
         search.run()
     others = question.names[1:]
     return Front(
         problem=problem.kind,
         measures=question.names,
         units=tuple(UNITS.get(name, "seconds") for name in question.names),
-        method="epsilon",
         rows=tuple(
             Answer.of(solver, step.case.result, dict(zip(question.names, step.values or (), strict=True)))
             for step in search.undominated()
@@ -174,72 +148,3 @@ def pareto(
         ),
         complete=search.complete,
     )
-
-
-def _searched(
-    problem: AnyProblem, measures: tuple[str, ...], points: int, time_limit: float | None, seed: int
-) -> Front:
-    """A quick front without proofs: NSGA-II on the encodings of plans, judged by the referee at the end.
-
-    Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE Trans. Evolutionary
-    Computation 6(2), 2002, doi:10.1109/4235.996017.
-    """
-    try:
-        question = tradeoff(problem, measures)
-        problem, measures = question.problem, question.names
-        bound = trivial_bound(problem)
-    except InvalidInputError:  # measures that no problem limits can still be traded against each other
-        bound = None
-    full = [SHORT.get(name, name) for name in measures]
-    signs = [-1 if name in LARGER_IS_BETTER else 1 for name in full]
-    found: list[tuple[Values, Result[Any]]] = []
-    for plan in _evolved(problem, full, time_limit, seed):
-        result = _judged(problem, plan, bound, seed)
-        timeline = None if result is None else result.timeline or problem.play(plan)
-        values = [] if timeline is None else [MEASURES[name](timeline) for name in full]
-        if result is not None and values and None not in values:
-            found.append((tuple(value or 0 for value in values), result))
-    chosen = undominated([tuple(map(operator.mul, signs, values)) for values, _ in found])
-    step = max(1.0, (len(chosen) - 1) / max(1, points - 1))
-    rows = [found[chosen[round(k * step)]] for k in range(min(points, len(chosen)))]
-    return Front(
-        problem=problem.kind,
-        measures=measures,
-        units=tuple(UNITS.get(name, "seconds") for name in measures),
-        method="nsga2",
-        rows=tuple(Answer.of("nsga2", result, dict(zip(measures, values, strict=True))) for values, result in rows),
-    )
-
-
-def _evolved(problem: AnyProblem, measures: Sequence[str], time_limit: float | None, seed: int) -> list[Solution]:
-    """Plans of which none beats another in all measures, by their encodings."""
-    from pymoo.algorithms.moo.nsga2 import NSGA2
-    from pymoo.optimize import minimize
-    from pymoo.termination import get_termination
-
-    began, rows = time.perf_counter(), pymoo_problem(problem, measures)
-    if not rows.n_var:
-        return [rows.decode(np.zeros(0))]
-    search = NSGA2(pop_size=POPULATION, sampling=rows.seeds(), repair=rows.repair)
-    left = None if time_limit is None else max(0.0, time_limit - (time.perf_counter() - began))
-    ends = get_termination("n_gen", GENERATIONS) if left is None else get_termination("time", left)
-    found = minimize(rows, search, ends, seed=seed).X
-    return [] if found is None else [rows.decode(row) for row in np.atleast_2d(found)]
-
-
-def _judged(problem: AnyProblem, plan: Solution, bound: int | float | None, seed: int) -> Result[Any] | None:
-    """A plan as a result; None if the referee objects to it."""
-    judged = problem.evaluate(plan)
-    if not judged.feasible or judged.objective is None:
-        return None
-    proved = bound is not None and agree(judged.objective, bound)
-    result = rebuilt(
-        nothing_found(problem, "nsga2", seed),
-        status=Status.OPTIMAL if proved else Status.FEASIBLE,
-        objective=judged.objective,
-        bound=bound,
-        bound_source=None if bound is None else "trivial",
-        solution=plan,
-        verified=True,
-    )
-    return result.of_problem(problem).with_timeline(judged.timeline)

@@ -109,9 +109,7 @@ def _most_devices(constraints: tuple[Constraint, ...]) -> float:
 
 def _more_memory(problem: Any, other: Any) -> bool:
     """Every device may hold at least as much, side constraints included."""
-    if isinstance(problem, MemoryOrdering):
-        return True
-    mine, theirs = problem.memory_limits, other.memory_limits
+    mine, theirs = getattr(problem, "memory_limits", {}), getattr(other, "memory_limits", {})
     if isinstance(problem, Slicing) and problem.dimension == "rule":
         return bool(mine == theirs)  # the rule chooses dimensions by the memory there is, so more may be worse
     return mine.keys() == theirs.keys() and all(
@@ -174,8 +172,8 @@ class Case:
                 changes = {"objective": objective, "solution": case.result.solution, "verified": True, "violations": ()}
         bounds = [(result.bound, result.bound_source)]
         for case in self.looser:
-            source = case.result.bound_source or case.result.solver
-            bounds.append((case.result.bound, f"{source}, at {case.name}"))
+            method = case.result.bound_source or case.result.solver
+            bounds.append((case.result.bound, f"{method}, at {case.name}"))
         known = [(bound, source) for bound, source in bounds if bound is not None and may_hold(bound, objective)]
         bound, source = max(known, key=lambda pair: pair[0], default=(None, None))
         status, reason = result.status, result.reason
@@ -211,7 +209,15 @@ class Series:
 
     def add(self, problem: AnyProblem, name: str) -> Case:
         """Add a problem and compare it with the others."""
-        case = Case(problem, name, nothing_found(problem, self.solver, self.arguments["seed"]))
+        nothing: Result[Any] = Result(
+            problem=problem.kind,
+            status=Status.UNKNOWN,
+            termination=Termination.COMPLETED,
+            solver=self.solver,
+            seed=self.arguments["seed"],
+            assumptions=problem.assumptions(),
+        )
+        case = Case(problem, name, nothing.of_problem(problem))
         for other in self.cases:
             for loose, tight in ((case, other), (other, case)):
                 if relaxes(loose.problem, tight.problem):
@@ -220,26 +226,12 @@ class Series:
         self.cases.append(case)
         return case
 
-    def solve(self, case: Case, time_limit: float | None) -> None:
+    def solve(self, case: Case, time_limit: float | None) -> Result[Any]:
         """Solve a case from the best known plan that fits, unless what is known of others settles it."""
         case.learn()
         if case.result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
             takes = Feature.START in find_solver(case.problem, self.solver).features
             start = case.result.solution if takes else None
-            found: Result[Any] = solve(
-                case.problem, solver=self.solver, time_limit=time_limit, start=start, **self.arguments
-            )
-            case.result = found
+            case.result = solve(case.problem, solver=self.solver, time_limit=time_limit, start=start, **self.arguments)
             case.learn()
-
-
-def nothing_found(problem: AnyProblem, solver: str, seed: int) -> Result[Any]:
-    """The result of a problem that has not been solved."""
-    return Result[Any](
-        problem=problem.kind,
-        status=Status.UNKNOWN,
-        termination=Termination.COMPLETED,
-        solver=solver,
-        seed=seed,
-        assumptions=problem.assumptions(),
-    ).of_problem(problem)
+        return case.result

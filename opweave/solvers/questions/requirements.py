@@ -16,7 +16,6 @@ from opweave.problems.constraints import Constraint, MaxDevices, MemoryCap, mean
 from opweave.problems.problem import Problem
 from opweave.problems.spec import FrozenDict, Spec
 from opweave.problems.words import counted
-from opweave.solvers.questions.changes import OF_DEVICES
 from opweave.solvers.questions.relaxation import KNOWN_RULES
 
 AnyProblem = Problem[Any, Any]
@@ -85,18 +84,14 @@ class Requirement(Spec):
         return not (ruled or gaps) and all(means(each, *KNOWN_RULES) for each in problem.constraints)
 
 
-def requirements_of(problem: AnyProblem) -> tuple[Requirement, ...]:
-    """Everything that may be left out of a problem: what users wrote first, what the hardware asks last."""
-    return tuple(_requirements(problem))
-
-
 def inputs_of(problem: AnyProblem) -> tuple[Requirement, ...]:
     """The number of inputs, if it is more than one; it cannot be left out, but a smaller batch may have a plan."""
     batch = problem.batch if isinstance(problem, BatchedMapping) else 1
     return (Requirement(name=f"batch={batch}", axis="batch", amount=batch, free=1),) if batch > 1 else ()
 
 
-def _requirements(problem: AnyProblem) -> Iterator[Requirement]:
+def requirements_of(problem: AnyProblem) -> Iterator[Requirement]:
+    """Everything that may be left out of a problem: what users wrote first, what the hardware asks last."""
     for number, rule in enumerate(problem.constraints):
         unit = "device" if means(rule, MaxDevices) else "byte" if means(rule, MemoryCap) else ""
         amount = getattr(rule, {"device": "count", "byte": "bytes"}[unit]) if unit else None
@@ -110,15 +105,11 @@ def _requirements(problem: AnyProblem) -> Iterator[Requirement]:
             yield Requirement(name=name, axis=field, amount=amount, unit=unit, free=free)
     for device in getattr(problem, "forbidden_devices", ()):
         yield Requirement(name=f"{device!r} in forbidden_devices", axis=f"forbidden_devices:{device}")
-    devices = problem.cluster.devices if hasattr(problem, "cluster") else ()
-    for axis, field in OF_DEVICES.items():
-        for device in devices:
-            value = getattr(device, field)
-            if value is None or (axis == "batch_sizes" and not isinstance(problem, BatchedMapping)):
-                continue
-            amount, unit = (value, "byte") if axis == "memory" else (None, "")
-            name = f"{axis} of {device.name!r} ({sized(value) if unit else _shown(value)})"
-            yield Requirement(name=name, axis=f"{axis}:{device.name}", amount=amount, unit=unit)
+    for each in problem.cluster.devices if hasattr(problem, "cluster") else ():
+        size = each.memory_bytes
+        if size is not None:
+            name = f"memory of {each.name!r} ({sized(size)})"
+            yield Requirement(name=name, axis=f"memory:{each.name}", amount=size, unit="byte")
 
 
 def _named(rule: Constraint) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Literal
 
-from opweave.problems.errors import InvalidInputError, OpweaveError
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue
+from opweave.problems.result import OptionValue, Result
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many
-from opweave.solvers.questions.answers import Answer, Answers, Report, readable_value, reporting, was_interrupted
+from opweave.solvers.questions.answers import Answer, Answers, Report, answered, readable_value
 from opweave.solvers.questions.changes import Grid, points_of
 from opweave.solvers.questions.relaxation import Series
 from opweave.solvers.registry import find_solver
@@ -138,24 +139,14 @@ def sweep(
         if point.problem is not None:
             words = (f"{axis} {readable_value(axis, value)}" for axis, value in point.values.items())
             cases[number] = series.add(point.problem, ", ".join(words))
-    refusals = {number: point.refusal or "interrupted before its turn" for number, point in enumerate(points)}
-    with reporting(progress, "points") as report:
-        for done, number in enumerate(sorted(cases, key=lambda number: -len(cases[number].tighter)), 1):
-            try:
-                series.solve(cases[number], time_limit)
-                del refusals[number]
-            except OpweaveError as error:
-                refusals[number] = str(error)
-            if report is not None:
-                report(len(points) - len(cases) + done, len(points))
-            if was_interrupted(cases[number].result):
-                break
-    solved = [number for number in cases if number not in refusals]
-    for number in solved:
-        cases[number].learn()
-    rows = [
-        Answer.of(solver, cases[number].result if number in solved else refusals[number], point.values)
-        for number, point in enumerate(points)
-    ]
+    order = sorted(cases, key=lambda number: -len(cases[number].tighter))
+    found = answered({number: partial(series.solve, cases[number], time_limit) for number in order}, progress, "points")
+    rows = []
+    for number, point in enumerate(points):
+        answer = found.get(number, point.refusal or "")
+        if isinstance(answer, Result):
+            cases[number].learn()
+            answer = cases[number].result
+        rows.append(Answer.of(solver, answer, point.values))
     axes = {name: tuple(dict.fromkeys(each.values[name] for each in points)) for name in points[0].values}
     return Sweep(problem=problem.kind, unit=problem.unit, solver=solver, axes=FrozenDict(axes), rows=tuple(rows))

@@ -124,7 +124,7 @@ def test_values_as_people_write_them(axis, value, text):
 def test_they_print_as_tables(found):
     lines = repr(found["sweep"]).splitlines()
     assert lines[0] == "Sweep (pipeline)"
-    assert lines[1].split()[:4] == ["solver", "memory", "stages", "objective"]
+    assert lines[1].split()[:3] == ["memory", "stages", "objective"]
     assert len(lines) == 2 + 6
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -32,7 +33,7 @@ def possible(subject: Subject, problem: ow.Problem, kept: set[int]) -> bool:
 
 def check_by_brute_force(subject: Subject, problem: ow.Problem, found: Conflict) -> None:
     """The items cannot hold together, all but one of them can, and every mend is one, and the least."""
-    everything = requirements_of(problem)
+    everything = tuple(requirements_of(problem))
     numbers = {everything.index(item) for item in found.items}
     assert not possible(subject, problem, numbers)
     assert found.irreducible
@@ -202,15 +203,15 @@ def test_the_settings_of_pipelines(fields: dict[str, object], items: list[str] |
     assert mends in words(found)
 
 
-def test_missing_times_and_links_are_blamed_last() -> None:
-    graph = chain(1, 1)
-    apart = cluster(9, 9, bandwidth=[[0, 0], [0, 0]])
-    found = ow.conflict(placement(graph, apart, ow.Pin(op="a", device="d0"), ow.Pin(op="b", device="d1")))
-    assert names(found) == ["Pin('a', 'd0')", "Pin('b', 'd1')", "no link from 'd0' to 'd1'"]
-    assert "a link from 'd0' to 'd1'" in words(found)
-    found = ow.conflict(placement(graph, cluster(9, 9), ow.Pin(op="a", device="d1"), unknown=(("a", "d1"),)))
-    assert names(found) == ["Pin('a', 'd1')", "no time of 'a' on 'd1'"]
-    assert words(found) == ["without Pin('a', 'd1')", "a time of 'a' on 'd1'"]
+@pytest.mark.parametrize("lacking", ["time", "link"])
+def test_the_proof_names_what_the_data_lacks(lacking: str) -> None:
+    rules = [ow.Pin(op="a", device="d0"), ow.Pin(op="b", device="d1")]
+    links = {"bandwidth": [[0, 0], [0, 0]]} if lacking == "link" else {}
+    unknown = (("a", "d0"),) if lacking == "time" else ()
+    found = ow.conflict(placement(chain(1, 1), cluster(9, 9, **links), *rules, unknown=unknown))
+    assert found.irreducible
+    assert names(found) == [f"Pin({rule.op!r}, {rule.device!r})" for rule in rules[: 1 if lacking == "time" else 2]]
+    assert lacking in found.reason
 
 
 def test_one_device_more() -> None:
@@ -336,12 +337,22 @@ def test_bad_arguments_are_refused(arguments: dict[str, object], words: str) -> 
         ow.conflict("problem.json")
 
 
-def test_ctrl_c_ends_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was known by then is returned."""
-    problem = placement(chain(6), cluster(5))
-    inquiry = Feasibility()
-    monkeypatch.setattr(inquiry, "_interrupted", True)
-    assert inquiry.ask(problem, "anything") == Known(proof="the time was up")
+def test_when_the_time_is_up_nothing_is_asked() -> None:
+    """So it is after Ctrl-C."""
+    assert Feasibility(end=-math.inf).ask(placement(chain(6), cluster(5)), "anything") == Known(proof="the time was up")
+
+
+def test_a_file_of_the_version_before_is_read() -> None:
+    item = {
+        "name": "cuts='dominators'",
+        "sort": "field",
+        "what": "cuts",
+        "others": [],
+        "amount": None,
+        "free": "prefix",
+    }
+    read = Conflict.model_validate({"problem": "pipeline", "status": "conflict", "items": [item]})
+    assert names(read) == ["cuts='dominators'"]
 
 
 def test_a_tenth_of_a_second_is_enough_to_ask_at_least_once() -> None:
