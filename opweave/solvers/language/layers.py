@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from opweave.formulations.expressions import MODEL, express
+from opweave.formulations.expressions import express
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import IntArray
 from opweave.problems.constraints import Constraint, means
@@ -249,27 +248,6 @@ def _trail(
 @express(Beside, TARGET)
 def _taken_in(_: Placement, __: Constraint) -> None:
     """Add nothing: the options of a chain obey it, or plans are judged."""
-
-
-@express(InOrder, MODEL)
-def _in_order_as_rows(model: Any, rule: InOrder) -> None:
-    """The operators on the first few devices are the first few operators."""
-    for first, then in pairwise(rule.ops):
-        for count in range(1, len(rule.devices) + 1):
-            model.add(
-                sum(model.on(then, device) for device in rule.devices[:count])
-                <= sum(model.on(first, device) for device in rule.devices[:count])
-            )
-    for op in rule.ops:
-        model.add(sum(model.on(op, device) for device in rule.devices) == 1)
-
-
-@express(Beside, MODEL)
-def _beside_as_rows(model: Any, rule: Beside) -> None:
-    """An operator on any device but one has the other one there."""
-    for device in model.problem.cluster.devices:
-        if device.name != rule.device:
-            model.add(model.on(rule.op, device.name) <= model.on(rule.other, device.name))
 
 
 @named_solver(
