@@ -24,8 +24,7 @@ from opweave.problems.errors import InfeasibleError
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
 from opweave.solvers.engines.answers import Answer, Work
-from opweave.solvers.engines.apart import with_highs
-from opweave.solvers.engines.highs_child import solve
+from opweave.solvers.engines.highs_child import solve, with_highs
 
 MOST_CHOICES = 200_000
 """Operators x devices up to which the program is written."""
@@ -89,7 +88,7 @@ def _solved(matrix: MatrixModel, seconds: float) -> FloatArray | None:
     """
     if matrix.columns == 0:
         return np.zeros(0)  # nothing is to be assigned; rows without columns have been decided
-    answer = with_highs(_answered, Work("highs", matrix, None, seconds, gap=0.0, seed=0, threads=1), seconds)
+    answer = with_highs(_answered, Work("highs", matrix, None, seconds), seconds)
     if answer is not None and answer.verdict == "infeasible":
         return None
     if answer is None or answer.values is None:

@@ -15,8 +15,7 @@ import numpy as np
 from opweave.problems.measures import MEASURES
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
-from opweave.solvers.evolution.ask import pymoo_problem
-from opweave.solvers.evolution.objectives import LARGER_IS_BETTER, SHORT
+from opweave.solvers.evolution.objectives import LARGER_IS_BETTER, SHORT, pymoo_problem
 from opweave.solvers.questions.moving_limits import undominated
 
 AnyProblem = Problem[Any, Any]
