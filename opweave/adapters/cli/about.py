@@ -65,7 +65,7 @@ def solvers_command(
 def formulations_command(problem: ProblemOption = None, *, as_json: JsonOption = False) -> int:
     """List the formulations: who solves them, the words for rows of your own, and where they come from."""
     from opweave.adapters.report.tables import formulations_table
-    from opweave.solvers.engines.listed import list_formulations
+    from opweave.solvers.engines.registration import list_formulations
 
     rows = list_formulations(_kind(problem))
     print_rows(rows, formulations_table(rows), as_json=as_json)
