@@ -9,7 +9,7 @@ from opweave.adapters.report.view import Row, Section, View
 from opweave.adapters.report.wording import LITTLE, SAME, memory_binds
 from opweave.adapters.report.workbench.panels import Box, Chain, Panel
 from opweave.adapters.runtimes.plan_exports import stage_exports
-from opweave.formulations.pipeline.shortage import shortage
+from opweave.formulations.pipeline.instance import shortage
 from opweave.formulations.serving_flow.instance import lower
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 from opweave.problems.result import Status

@@ -19,8 +19,8 @@ from opweave.formulations.formulation import (
     formulation_names,
 )
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
-from opweave.formulations.modeling.handles import MissingHandleError
 from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.linear import MissingHandleError
 from opweave.formulations.modeling.model import Waits
 from opweave.formulations.modeling.pyomo import PyomoView
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
