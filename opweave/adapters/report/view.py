@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 from opweave.adapters.report import wording
 from opweave.adapters.report.baselines import Reference, baselines, reference
 from opweave.adapters.report.gantt import gantt_figure
-from opweave.adapters.report.memory_figures import Before, layout_figure, memory_figure
+from opweave.adapters.report.memory_figures import Before, memory_figure
 from opweave.adapters.report.timeline_tables import (
     SHOWN,
     DeviceUse,
@@ -295,10 +295,8 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
 
     def figure(self) -> Figure:
         """Draw what every device does when; without seconds, draw the memory, or where storages stand in it."""
-        if self.timeline.lifetimes.offset is not None:
-            bound = self.result.bound if self.problem.unit == "bytes" else None
-            return layout_figure(self.timeline, self.limits, bound, headline=self.headline(), subtitle=self.subtitle())
-        return self.memory_figure() if self.timeline.unit == "steps" else self.gantt_figure()
+        in_memory = self.timeline.unit == "steps" or self.timeline.lifetimes.offset is not None
+        return self.memory_figure() if in_memory else self.gantt_figure()
 
     def gantt_figure(self) -> Figure:
         """Draw what every device and port does over time."""
@@ -311,8 +309,8 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         return memory_figure(
             self.problem.graph,
             self.timeline,
-            before=self.before() if self.timeline.unit == "steps" else None,
-            noun=self.noun if self.result.status is Status.OPTIMAL else f"{self.noun} found",
+            before=self.before() if self.timeline.unit == "steps" and self.timeline.lifetimes.offset is None else None,
+            noun=self.noun,
             bound=self.result.bound if self.problem.unit == "bytes" else None,
             limits=self.limits,
             headline=self.headline(),
