@@ -17,7 +17,6 @@ from opweave.adapters.cli.settings import JsonOption, problem_words
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.files import check_folder_writable
 from opweave.adapters.load import AnyProblem, load
-from opweave.adapters.report.baselines import baselines
 from opweave.adapters.report.views import show, view_for
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline
@@ -140,7 +139,7 @@ def demonstrated(problem: AnyProblem) -> Comparison:
     from opweave.adapters.report.progress_line import counted
 
     with counted(Console(stderr=True), "solvers") as observer:
-        found = compare(problem, [*baselines(problem), "auto"], time_limit=PLAN_SECONDS, progress=observer)
+        found = compare(problem, time_limit=PLAN_SECONDS, progress=observer)
     if not isinstance(problem, MemoryOrdering):
         return found
     engine = compare(problem, [ENGINE], time_limit=ENGINE_SECONDS)

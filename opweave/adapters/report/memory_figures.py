@@ -47,10 +47,11 @@ MOST_NAMED = 40
 
 
 class Before(NamedTuple):
-    """What a plan is compared with: its name, such as "given order", and what happens then."""
+    """What a plan is compared with: its name, such as "given order", what happens then, and the objective, if known."""
 
     name: str
     timeline: Timeline
+    objective: float | None
 
 
 class Curve(NamedTuple):

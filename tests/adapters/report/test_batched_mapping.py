@@ -10,7 +10,6 @@ import pytest
 import opweave as ow
 from benchmarks.figures import throughput_figure
 from benchmarks.stacked import Stack, stacked
-from opweave.adapters.report.baselines import baselines
 from opweave.adapters.report.figures import png
 from opweave.adapters.report.gantt import gantt_figure
 from opweave.adapters.report.mapping import spans
@@ -139,8 +138,3 @@ def test_no_throughput_is_a_sentence(curves):
 def test_words():
     assert view_for("batched").problem_type is ow.BatchedMapping
     assert spans([3, 1, 2, 7]) == "1-3, 7"
-
-
-def test_baselines_are_registered(shown):
-    names = baselines(shown.problem)
-    assert {type(shown).baseline, "data_parallel", "met", "greedy", "heft"} <= set(names)

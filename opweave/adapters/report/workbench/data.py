@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy as np
 from opweave.adapters.error_messages import plain
 from opweave.adapters.report.timeline_tables import lanes, rows_of
 from opweave.adapters.report.workbench.levels import CELL, Drawing
-from opweave.adapters.report.workbench.panels import Chain, Panel
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_held, bytes_over_time, critical_rows, peak_bytes
@@ -33,6 +33,76 @@ MOST_MEMORIES, MOST_DEVICES, MOST_LANES = 6, 48, 4
 
 MOST_EXACT = 2**53
 """Largest integer that a script counts exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box in a chain.
+
+    Attributes
+    ----------
+    title, lines
+        What it says.
+    place
+        The device that it stands for, by its position in the timeline's resources; it gives the colour.
+    filled
+        Share of the box that is filled, such as the memory in use; None for no filling.
+    operators
+        The operators in it, by position in the graph.
+    link
+        What the arrow to the next box says; empty without an arrow.
+    width
+        Share of the bottleneck that the link takes; it gives the arrow's width.
+    limits, link_limits
+        Whether the box, or its link, is what limits the plan.
+    """
+
+    title: str
+    lines: Sequence[str]
+    place: int
+    filled: float | None = None
+    operators: Sequence[int] = ()
+    link: Sequence[str] = ()
+    width: float = 0.0
+    limits: bool = False
+    link_limits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Boxes one after the other, such as the stages of a pipeline."""
+
+    title: str
+    about: str
+    boxes: Sequence[Box]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One row per operator: how it is divided among devices, and how long the parts take.
+
+    Attributes
+    ----------
+    operators
+        By position in the graph. Shape (rows,).
+    shares
+        Share of every device, for each row. Shape (rows, devices).
+    words
+        A word for each row, such as the dimension along which it is cut.
+    waits, works
+        Seconds in which the slowest device waits for data and computes, for each row.
+    """
+
+    title: str
+    about: str
+    operators: Sequence[int]
+    shares: Sequence[Sequence[float]]
+    words: Sequence[str]
+    waits: Sequence[float]
+    works: Sequence[float]
+
+
+Panel = Chain | Parts
 
 
 def packed(document: object) -> str:
