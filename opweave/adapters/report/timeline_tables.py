@@ -239,7 +239,7 @@ def plan_of(
         **{name: value for name, value in found.items() if value is not None},
         "devices": [asdict(use) for use in uses],
         "operators": runs,
-        "transfers": [{**_transfer(timeline, row), **notes(row)} for row in transfer_rows(timeline)],
+        "transfers": [{**transfer_of(timeline, row), **notes(row)} for row in transfer_rows(timeline)],
     }
 
 
@@ -251,7 +251,8 @@ def transfer_rows(timeline: Timeline) -> Iterator[int]:
     yield from rows[np.lexsort((rows, acts.end[rows], acts.start[rows]))].tolist()
 
 
-def _transfer(timeline: Timeline, row: int) -> dict[str, object]:
+def transfer_of(timeline: Timeline, row: int) -> dict[str, object]:
+    """Describe a transfer, given either of its ends."""
     acts = timeline.activities
     twin, reader, here = int(acts.twin[row]), int(acts.reader[row]), timeline.resources[acts.resource[row]].name
     sends = acts.kind[row] == ActivityKind.SEND

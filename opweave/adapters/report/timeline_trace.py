@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opweave.adapters.report.timeline_tables import PORT_WORDS, Notes, lanes, rows_of
+from opweave.adapters.report.timeline_tables import PORT_WORDS, Notes, lanes, rows_of, transfer_of
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_after_steps, bytes_over_time
 from opweave.problems.timeline import ActivityKind, Timeline
@@ -95,7 +95,8 @@ class _Drawing:
             if self._critical:
                 about["critical"] = row in self._critical
         else:
-            about = self._moved(row)
+            ends = transfer_of(timeline, row).items()
+            about = {key: value for key, value in ends if value is not None and key not in ("tensor", "start", "end")}
         length = max(0.0, end - start) * self._share * self._scale
         self._event(
             self._name(row),
@@ -111,16 +112,6 @@ class _Drawing:
         name, count = self._timeline.name(int(acts.what[row])), int(acts.count[row])
         name = name if count == 1 or acts.kind[row] != ActivityKind.RUN else f"{name} x{count}"
         return name if self._timeline.period is None else f"input {int(acts.round[row]) + 1}, {name}"
-
-    def _moved(self, row: int) -> dict[str, object]:
-        timeline, acts = self._timeline, self._timeline.activities
-        twin, reader = int(acts.twin[row]), int(acts.reader[row])
-        about: dict[str, object] = {"bytes": int(acts.bytes[row]) * int(acts.count[row])}
-        if twin >= 0:
-            ends = (row, twin) if acts.kind[row] == ActivityKind.SEND else (twin, row)
-            source, target = (timeline.resources[acts.resource[end]].name for end in ends)
-            about = {"from": source, "to": target, **about}
-        return about if reader < 0 else {**about, "for": timeline.name(reader)}
 
     def _arrows(self) -> None:
         timeline, acts = self._timeline, self._timeline.activities

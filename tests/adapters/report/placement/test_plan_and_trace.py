@@ -72,7 +72,7 @@ def test_the_trace_has_a_track_for_each_device_and_port(problem: Placement, resu
     assert len(blocks) == 10 + 2 * 2
     sending = next(event for event in blocks if event["tid"] == tracks["a sends"])
     assert (sending["name"], round(sending["ts"]), round(sending["dur"])) == ("stem", 2000, 1000)
-    assert sending["args"] == {"from": "a", "to": "b", "bytes": 2000}
+    assert sending["args"] == {"source": "a", "target": "b", "bytes": 2000}
 
 
 def test_arrows_lie_in_blocks_and_run_forward(problem: Placement, result: Result[Schedule]) -> None:
