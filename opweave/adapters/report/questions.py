@@ -77,7 +77,7 @@ def _headings(found: Answered) -> tuple[str, ...]:
 def _answer(found: Answered, row: Answer) -> tuple[str, ...]:
     if isinstance(found, Comparison):
         share = found.relative(row.solver)
-        return row.solver, readable(row.objective, found.unit), "-" if share is None else _signed(share - 1)
+        return row.solver, readable(row.objective, found.unit), "-" if share is None else signed(share - 1)
     if isinstance(found, Sweep):
         values = (readable_value(axis, row.values.get(axis)) for axis in found.axes)
         return *values, readable(row.objective, found.unit)
@@ -85,7 +85,8 @@ def _answer(found: Answered, row: Answer) -> tuple[str, ...]:
     return tuple(readable_measure(row.values[name], unit) for name, unit in units)
 
 
-def _signed(share: float) -> str:
+def signed(share: float) -> str:
+    """Write a difference as a share, with its sign."""
     text = readable_share(abs(share))
     return text if text == "0 %" else f"{'+' if share > 0 else '-'}{text}"
 

@@ -29,8 +29,8 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status, Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.answers import Answer, Work
-from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.engines.highs_child import solve as run_highs
+from opweave.solvers.engines.highs_child import with_highs
 from opweave.solvers.questions.changes import rebuilt
 from opweave.solvers.registry import Feature, find_solver
 from opweave.solvers.run import Observer, Progress
