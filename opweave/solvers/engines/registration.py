@@ -102,7 +102,7 @@ def _register(
             proves="optimum",
             features=features,
             supports=(*{target: None for formulation in written for target in formulation.supports}, VIOLATIONS),
-            options=OPTIONS | options,
+            options={**OPTIONS, **options},
             missing=engine.missing,
             version=engine.version,
             readings=tuple(dict.fromkeys(formulation.reading for formulation in written)),
