@@ -162,7 +162,7 @@ def _write(model: Any, path: Path) -> ModelFile:
     if isinstance(model, IntervalModel):
         program = model.program()
         write_proto(program, natural, model.unit, path)
-        constraints = len(program.rows) + len(program.apart) + len(program.circuits)
+        constraints = len(program.rows) + len(program.apart)
         return ModelFile(path, formulation.name, len(natural), constraints, FrozenDict())
     if path.suffix == NL:
         model.write(str(path), format="nl", io_options={"symbolic_solver_labels": True})
