@@ -126,7 +126,7 @@ class FormulationInfo:
         Whether it is the problem's default for engines of its kind.
     kind
         "linear" (an integer program in arrays, for users a Pyomo model), "pyomo" (an integer program in plain Pyomo, to
-        be read beside a paper) or "constraint program" (integers, intervals and circuits).
+        be read beside a paper) or "constraint program" (integers and intervals).
     available
         The engines that run it on this machine.
     engines
