@@ -164,25 +164,25 @@ class Held(NamedTuple):
         As a position in the names of a timeline.
     device
         Who holds it.
-    size, count
+    size, inputs
         Bytes for one input, and the number of inputs.
     """
 
     storage: IntArray
     device: IntArray
     size: IntArray
-    count: IntArray
+    inputs: IntArray
 
     def by_device(self, devices: int) -> list[int]:
         """Bytes of every device, whole numbers of any size."""
         total = [0] * devices
-        for k, size, count in zip(self.device.tolist(), self.size.tolist(), self.count.tolist(), strict=True):
+        for k, size, count in zip(self.device.tolist(), self.size.tolist(), self.inputs.tolist(), strict=True):
             total[k] += size * count
         return total
 
     def lifetimes(self) -> Lifetimes:
         """Columns of a timeline; a size is :data:`LARGEST` at most, so that it stays a whole number of 64 bits."""
-        size = np.where(self.size > LARGEST // np.maximum(self.count, 1), LARGEST, self.size * self.count)
+        size = np.where(self.size > LARGEST // np.maximum(self.inputs, 1), LARGEST, self.size * self.inputs)
         there = size > 0
         begin = np.zeros(int(there.sum()))
         return Lifetimes(self.storage[there], self.device[there], begin, np.full_like(begin, NEVER), size[there])
