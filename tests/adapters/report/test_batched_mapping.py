@@ -12,9 +12,8 @@ from benchmarks.figures import throughput_figure
 from benchmarks.stacked import Stack, stacked
 from opweave.adapters.report.figures import png
 from opweave.adapters.report.gantt import gantt_figure
-from opweave.adapters.report.mapping import spans
 from opweave.adapters.report.timeline_tables import device_uses
-from opweave.adapters.report.views import show, view_for
+from opweave.adapters.report.views import show
 from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, Timeline
 
 
@@ -53,11 +52,6 @@ def test_listed_transfers_pass_the_referee(shown):
     assert len(sent) == judged.details.transfer_count
 
 
-def test_the_trace_has_a_track_for_every_device(shown):
-    events = json.dumps(shown.trace())
-    assert all(device.name in events for device in shown.problem.cluster.devices)
-
-
 def test_explanation(shown):
     text = shown.explain()
     assert "inputs per second" in text
@@ -82,10 +76,6 @@ def filled(figure, *, row=0):
     (left, _), (right, height) = axes.transData.transform([(0.0, row + 0.5), (axes.get_xlim()[1] / 1.012, row + 0.5)])
     line = pixels[pixels.shape[0] - round(height), round(left) + 2 : round(right) - 6]
     return float(np.mean(line.max(axis=1) - line.min(axis=1) > 20))
-
-
-def test_pictures_are_drawn(shown):
-    assert png(shown.figure()).startswith(b"\x89PNG")
 
 
 def test_a_busy_device_looks_busy_however_many_batches_it_runs(shown):
@@ -127,14 +117,3 @@ def test_curves_of_the_throughput_can_be_told_apart_where_they_are_equal():
     assert first.get_markersize() > second.get_markersize()
     assert bound.is_dashed()
     assert png(figure).startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("curves", [{}, {"auto": []}])
-def test_no_throughput_is_a_sentence(curves):
-    with pytest.raises(ow.InvalidInputError, match="no throughput to draw"):
-        throughput_figure(curves, "throughput")
-
-
-def test_words():
-    assert view_for("batched").problem_type is ow.BatchedMapping
-    assert spans([3, 1, 2, 7]) == "1-3, 7"
