@@ -95,7 +95,7 @@ def main() -> None:
     warnings.simplefilter("ignore", ow.ImplausibleWarning)  # tests use toy sizes
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="every tenth problem")
-    header = ("test", "problem", "cases", "explained", "needed", "requirements", "mended", "median s", "most s")
+    header = "test | problem | cases | explained | needed | requirements | mended | median s | most s"
     show("Why there is no plan", header, rows(parser.parse_args().smoke))
 
 

@@ -92,10 +92,10 @@ def main() -> None:
     given = parser.parse_args()
     seconds = 1.0 if given.smoke else given.seconds
     ow.solve(random_shop(10, 5, 1), time_limit=1.0 if given.smoke else 10.0)  # load or compile every loop
-    columns = ("operations", "machines", "plan", "best known", "above best known", "bound", "gap", "proof")
+    columns = "operations | machines | plan | best known | above best known | bound | gap | proof"
     show(
         f"Flexible job shops, {seconds:g} s each",
-        ("family", "instance", *columns, "seconds", "processor"),
+        f"family | instance | {' | '.join(columns)} | seconds | processor",
         rows(seconds, smoke=given.smoke),
     )
 

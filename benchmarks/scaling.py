@@ -200,15 +200,8 @@ def main() -> None:
     warm_up(chosen)
     show(
         f"Seconds to the same gap with 1 thread and with {arguments.threads}",
-        (
-            "instance",
-            "gap with 1",
-            f"with {arguments.threads}",
-            "last progress with 1",
-            "to the wider gap with 1",
-            f"with {arguments.threads}",
-            "ratio",
-        ),
+        f"instance | gap with 1 | with {arguments.threads} | last progress with 1 | to the wider gap with 1 | with "
+        f"{arguments.threads} | ratio",
         rows(chosen, arguments.threads),
     )
 

@@ -182,8 +182,10 @@ def change(kind: str, limit: float, pairs: Sequence[tuple[Row, Row]]) -> tuple[o
     return tuple(cells)
 
 
-CHANGES = ("problem", "limit", "rows", "plan, worst", "plan, mean", "bound, worst", "bound, mean",
-           "plans lost", "won", "bounds lost", "won ", "proofs lost", "won  ")  # fmt: skip
+CHANGES = (
+    "problem | limit | rows | plan, worst | plan, mean | bound, worst | bound, mean | plans lost | won | bounds lost "
+    "| won  | proofs lost | won  "
+)  # fmt: skip
 
 
 def harm(now: Row, before: Row) -> float:
@@ -217,7 +219,7 @@ def compare(rows: Rows, earlier: Rows, chosen: Sequence[Instance]) -> None:
     worst = sorted(both, key=lambda pair: -harm(*pair))[:10]
     show(
         "The ten worst rows",
-        ("instance", "limit", "plan, old", "new", "bound, old", "new ", "proved, old", "new  "),
+        "instance | limit | plan, old | new | bound, old | new  | proved, old | new  ",
         [
             (now["title"], f"{now['limit']:g}", number(before.get("plan")), number(now.get("plan")),
              number(before.get("bound")), number(now.get("bound")), str(before.get("proved")), str(now.get("proved")))
@@ -254,7 +256,7 @@ def summary(rows: Mapping[str, Row]) -> None:
                 sum("error" in row for row in group),
             )
         )
-    header = ("problem", "limit", "rows", "plans", "proved", "mean gap %", "worst", "disturbed", "errors")
+    header = "problem | limit | rows | plans | proved | mean gap % | worst | disturbed | errors"
     show("By problem", header, table)
 
 

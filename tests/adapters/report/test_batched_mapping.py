@@ -9,7 +9,6 @@ import pytest
 from matplotlib.colors import to_hex
 
 import opweave as ow
-from benchmarks.figures import throughput_figure
 from benchmarks.stacked import Stack, stacked
 from opweave.adapters.report.baselines import baselines
 from opweave.adapters.report.figures import CRITICAL, png
@@ -133,23 +132,6 @@ def test_critical_batches_keep_their_shade(shown):
     runs = shown.timeline.activities.kind == ActivityKind.RUN
     in_rows = [each for each in batches if any(inside(each, top) for top in tops)]
     assert len(in_rows) == runs.sum() == len(shown.solution.batches)
-
-
-def test_curves_of_the_throughput_can_be_told_apart_where_they_are_equal():
-    same = [(1, 2.0), (2, 3.0)]
-    figure = throughput_figure({"heft": same, "auto": same, "upper bound": [(1, 4.0), (2, 4.0)]}, "throughput")
-    first, second, bound = figure.axes[0].lines
-    assert first.get_marker() != second.get_marker()
-    assert first.get_linewidth() > second.get_linewidth()
-    assert first.get_markersize() > second.get_markersize()
-    assert bound.is_dashed()
-    assert png(figure).startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("curves", [{}, {"auto": []}])
-def test_no_throughput_is_a_sentence(curves):
-    with pytest.raises(ow.InvalidInputError, match="no throughput to draw"):
-        throughput_figure(curves, "throughput")
 
 
 def test_words():
