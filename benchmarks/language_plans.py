@@ -1,6 +1,6 @@
-"""Benchmarks of plans of language models: proofs, the splits of runtimes, and what a second machine brings.
+"""Benchmarks of plans of language models: proofs, and the splits of runtimes.
 
-Run ``python -m benchmarks.language_plans`` for everything, or name parts: ``homes random machines prima``;
+Run ``python -m benchmarks.language_plans`` for everything, or name parts: ``homes random prima``;
 ``--smoke`` uses only a few cases. Seconds of solvers are processor seconds. Devices have the speeds of their data
 sheets, of which they reach the share that published runs of llama.cpp reach
 (:mod:`opweave.problems.language.rig`).
@@ -17,11 +17,11 @@ import opweave as ow
 from benchmarks.tables import data, milliseconds, percent, run_parts, table
 from opweave.adapters.llm.config import from_config
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
+from opweave.problems.language.posed import fastest_pass, whole_layers
 from opweave.problems.language.rig import Rig, published_spread, typical_efficiency
 from opweave.problems.language.workload import Workload
 from opweave.solvers.language.baselines import other_splits
-from opweave.solvers.language.questions import fastest_in_blocks, longest_context, which_machines
+from opweave.solvers.language.questions import fastest_in_blocks
 
 GIB = 2**30
 
@@ -167,22 +167,6 @@ def random(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     yield "processor seconds", len(seconds), f"{np.median(seconds):.2f} median", f"{max(seconds):.2f}", "", "", ""
 
 
-@table("Does a second machine pay?", "model | machines | ms a token | bound | context")
-def machines(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Whether a second machine pays, and the longest context with it."""
-    devices = rig([DESKTOP, LAPTOP])
-    for name, dtype in (("Llama-3-70B", "q4_k"), ("Qwen3-30B-A3B", "q8_0"))[: 1 if smoke else 2]:
-        asked, work = model(name, dtype), Workload(context=8192)
-        for row in which_machines(asked, devices, work, constraints=by_layer(asked, devices, work), time_limit=30).rows:
-            yield name, str(row.values["machines"]), milliseconds(row.objective), milliseconds(row.bound), "8192"
-        if not smoke:
-            began = time.process_time()
-            found = longest_context(asked, devices, work, seconds=0.25, time_limit=30)
-            took = f"{time.process_time() - began:.1f} s"
-            seconds = None if found.result is None else found.result.objective
-            yield name, "longest at 4 tokens/s", milliseconds(seconds), took, f"{found.context} ({found.proved})"
-
-
 def prima_rig() -> Rig:
     """The four home devices of prima.cpp (Li et al., ICLR 2026, table 1), with the memory that was available.
 
@@ -239,4 +223,4 @@ def prima(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 if __name__ == "__main__":
-    run_parts(__doc__, homes, random, machines, prima, warm_up=warm_up)
+    run_parts(__doc__, homes, random, prima, warm_up=warm_up)

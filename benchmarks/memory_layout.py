@@ -1,6 +1,6 @@
 """Benchmarks of memory layout: public instances, orders of real graphs, large traces, pools.
 
-Run ``python -m benchmarks.memory_layout`` for everything, or name parts: ``public graphs families large pools``;
+Run ``python -m benchmarks.memory_layout`` for everything, or name parts: ``public graphs large pools``;
 ``--smoke`` is for a few small ones. ``public`` needs the instances of google/minimalloc (Apache-2.0),
 ``A.1048576.csv`` etc., in the folder that the environment variable ``OPWEAVE_MINIMALLOC`` names. Times are seconds of
 the processor, and loops are compiled before.
@@ -130,32 +130,6 @@ def family(shape: str, storages: int, seed: int) -> ow.MemoryLayout:
     )
 
 
-@table(
-    "Random families with alignment of 1, 16 or 64 bytes",
-    "lifetimes | storages | live peak | best rule | arena | status | gap | seconds",
-)
-def families(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """What rules and ``auto`` leave above the bound."""
-    for shape in ("nested", "windows", "bursts"):
-        for count in (60,) if smoke else (300, 1_000):
-            problem = family(shape, count, seed=count)
-            rules = [ow.solve(problem, solver=rule).objective or 0 for rule in RULES]
-            began = time.process_time()
-            result = ow.solve(problem, time_limit=1.0 if smoke else 10.0)
-            seconds = time.process_time() - began
-            best = f"{100 * (min(rules) / (result.bound or 1) - 1):.1f} %"
-            yield (
-                shape,
-                count,
-                problem.live_peak,
-                best,
-                result.objective,
-                result.status.value,
-                percent(result.gap),
-                f"{seconds:.2f}",
-            )
-
-
 @table("Random lifetimes", "storages | live peak | arena | gap | seconds")
 def large(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Many storages."""
@@ -200,4 +174,4 @@ def pools(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 if __name__ == "__main__":
-    run_parts(__doc__, public, graphs, families, large, pools, warm_up=warm_up)
+    run_parts(__doc__, public, graphs, large, pools, warm_up=warm_up)

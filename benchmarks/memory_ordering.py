@@ -1,6 +1,6 @@
-"""Benchmarks of memory ordering: real graphs, scaling, the paper's tables, the integer programs.
+"""Benchmarks of memory ordering: real graphs, scaling, the paper's tables.
 
-Run ``python -m benchmarks.memory_ordering`` for everything, or name parts: ``real scale paper programs total``;
+Run ``python -m benchmarks.memory_ordering`` for everything, or name parts: ``real scale paper table_iv total``;
 ``--smoke`` uses only a few small graphs. Times are wall seconds of the solve itself: graphs are loaded and loops
 compiled before.
 """
@@ -116,9 +116,9 @@ def total(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 def main() -> None:
     """Run the parts named on the command line."""
-    from benchmarks.memory_ordering_paper import paper, programs, table_iv
+    from benchmarks.memory_ordering_paper import paper, table_iv
 
-    run_parts(__doc__, real, scale, paper, table_iv, programs, total, warm_up=warm_up)
+    run_parts(__doc__, real, scale, paper, table_iv, total, warm_up=warm_up)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ import multiprocessing
 import resource
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -118,23 +117,8 @@ SIZE_SECONDS = 52.0
 SMALLEST = Size("small", 2, 4, 256, 118, 0, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The measurements of one process."""
-
-    alone: float | None
-    objective: float | None
-    bound: float | None
-    gap: float | None
-    seconds: float
-    verify_seconds: float
-    peak_bytes: int
-    reason: str | None
-    fused: int
-
-
-def measure(size: Size, cluster: str, seconds: float) -> Measured:
-    """Plan one size; loops are compiled or loaded before the clock starts."""
+def measure(size: Size, cluster: str, seconds: float) -> tuple[object, ...]:
+    """Plan one size, and tell what the table shows; loops are compiled or loaded before the clock starts."""
     small = on_cluster(
         transformer(SMALLEST.layers, SMALLEST.heads, SMALLEST.width, tokens=64), cluster, memory="parameters"
     )
@@ -146,16 +130,16 @@ def measure(size: Size, cluster: str, seconds: float) -> Measured:
         result = ow.solve(problem, time_limit=seconds)
     kilobytes = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     fused = coarsen(problem).after  # after memory is measured
-    return Measured(
-        alone=alone,
-        objective=result.objective,
-        bound=result.bound,
-        gap=result.gap,
-        seconds=clock.seconds,
-        verify_seconds=result.timings.verify,
-        peak_bytes=1024 * kilobytes,
-        reason=result.reason,
-        fused=fused,
+    return (
+        f"{fused} ({size.coarsened})" if size.coarsened else fused,
+        milliseconds(alone) if alone is not None else "does not fit",
+        milliseconds(result.objective),
+        milliseconds(result.bound),
+        percent(result.gap),
+        f"{clock.seconds:.1f}",
+        f"{result.timings.verify:.1f}",
+        f"{kilobytes / 2**20:.2f}",
+        f"{size.minutes:g} -> {size.minutes_coarsened:g}" if size.coarsened else "-",
     )
 
 
@@ -174,18 +158,4 @@ def sizes(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         for size in (SMALLEST,) if smoke else TABLE_IV:
             with ProcessPoolExecutor(1, mp_context=context) as pool:
                 found = pool.submit(measure, size, cluster, 2.0 if smoke else SIZE_SECONDS).result()
-            paper = f"{size.minutes:g} -> {size.minutes_coarsened:g}" if size.coarsened else "-"
-            yield (
-                size.name,
-                cluster.removeprefix("moirai-"),
-                size.operators,
-                f"{found.fused} ({size.coarsened})" if size.coarsened else found.fused,
-                milliseconds(found.alone) if found.alone is not None else "does not fit",
-                milliseconds(found.objective),
-                milliseconds(found.bound),
-                percent(found.gap),
-                f"{found.seconds:.1f}",
-                f"{found.verify_seconds:.1f}",
-                f"{found.peak_bytes / 2**30:.2f}",
-                paper,
-            )
+            yield size.name, cluster.removeprefix("moirai-"), size.operators, *found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,12 @@ def timed() -> Iterator[Clock]:
         yield clock
     finally:
         clock.seconds = time.perf_counter() - began
+
+
+def processor_seconds() -> float:
+    """Seconds of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def show(title: str, header: str, rows: Rows, note: str = "") -> None:
