@@ -111,13 +111,12 @@ if TYPE_CHECKING:
     from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow, layer_chain
     from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
     from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
-    from opweave.solvers.engines.listed import FormulationInfo, list_formulations
-    from opweave.solvers.evolution.ask import pymoo_problem
+    from opweave.solvers.engines.registration import FormulationInfo, list_formulations
+    from opweave.solvers.evolution.objectives import pymoo_problem
     from opweave.solvers.loops import warm
     from opweave.solvers.own import solver_for
     from opweave.solvers.questions.compare import Comparison, compare
-    from opweave.solvers.questions.conflict import Conflict, Proof, conflict
-    from opweave.solvers.questions.mend import Mend
+    from opweave.solvers.questions.conflict import Conflict, Mend, Proof, conflict
     from opweave.solvers.questions.pareto import Front, pareto
     from opweave.solvers.questions.sweep import Sweep, sweep
 
@@ -281,13 +280,12 @@ _HOMES = {
     "problems.serving_flow.spec": ("LayerBlocks", "ServingFlow", "layer_chain"),
     "problems.slicing.spec": ("Geometry", "Slice", "Slices", "Slicing"),
     "solvers.constraint_table": ("HonouredConstraints", "constraint_table"),
-    "solvers.engines.listed": ("FormulationInfo", "list_formulations"),
-    "solvers.evolution.ask": ("pymoo_problem",),
+    "solvers.engines.registration": ("FormulationInfo", "list_formulations"),
+    "solvers.evolution.objectives": ("pymoo_problem",),
     "solvers.loops": ("warm",),
     "solvers.own": ("solver_for",),
     "solvers.questions.compare": ("Comparison", "compare"),
-    "solvers.questions.conflict": ("Conflict", "Proof", "conflict"),
-    "solvers.questions.mend": ("Mend",),
+    "solvers.questions.conflict": ("Conflict", "Mend", "Proof", "conflict"),
     "solvers.questions.pareto": ("Front", "pareto"),
     "solvers.questions.sweep": ("Sweep", "sweep"),
 }

@@ -18,7 +18,7 @@ from benchmarks.import_closure import AT_MOST, ROOT, counted, imported_by, modul
 PROBLEMS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout", "serving_flow")
 FILES = {
     "problems": ("referee.py", "spec.py"),
-    "formulations": ("instance.py", "shortage.py", "milp.py", "cp.py"),
+    "formulations": ("instance.py", "milp.py", "cp.py"),
     "solvers": ("arrays.py", "baselines.py", "exact.py", "plans.py", "registered.py", "workers.py"),
 }
 

@@ -13,7 +13,7 @@ import pytest
 
 import opweave as ow
 import opweave.solvers.run as run_module
-from opweave.formulations.modeling.handles import WORDS
+from opweave.formulations.modeling.linear import WORDS
 
 NOUNS = [ow.Placement, ow.MemoryOrdering, ow.Device, ow.OpGraph, ow.Pin, ow.Result, ow.Schedule]
 

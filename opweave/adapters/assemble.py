@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from opweave.adapters.error_messages import complaint, validated
-from opweave.adapters.graphs.in_place import runs_in_place
+from opweave.adapters.graphs.kinds import element_bits, runs_in_place
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
@@ -47,7 +47,7 @@ class Node:
         Graphs that the node runs inside it (branches, bodies of loops), at most one at a time: its workspace is what
         the largest one needs in its order, and the operations of each count once.
     word
-        A word for the kind that :func:`~opweave.adapters.graphs.in_place.runs_in_place` knows.
+        A word for the kind that :func:`~opweave.adapters.graphs.kinds.runs_in_place` knows.
     over
         The input over which the runtime writes the output in any case.
     weights
@@ -227,7 +227,7 @@ def _in_order_of_state(nodes: Sequence[Node], values: dict[Hashable, Value]) -> 
     return found
 
 
-def packed_bytes(shape: Sequence[int], bits: int | None, dtype: str, what: str) -> int:
+def packed_bytes(shape: Sequence[int], dtype: str, what: str) -> int:
     """Bytes of a tensor that an operator makes, or that the caller passes; elements smaller than a byte are packed.
 
     Raises
@@ -240,6 +240,7 @@ def packed_bytes(shape: Sequence[int], bits: int | None, dtype: str, what: str) 
             f"{what} has an open dimension, which depends on the values of the inputs; convert the model with fixed "
             "sizes, or remove that part of it"
         )
+    bits = element_bits(dtype)
     if bits is None:
         raise InvalidInputError(
             f"{what} has elements of {dtype}, which have no fixed size; remove that part of the model"

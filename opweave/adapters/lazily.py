@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Write ``__getattr__`` and ``__dir__`` of a package.
+def lazily(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Write ``__getattr__``, ``__dir__`` and ``__all__`` of a package, from what it imports for type checkers alone.
 
     Parameters
     ----------
-    package
-        Its name.
-    homes
-        The module of each name that it offers: one of the package, or one of another by its full name.
+    package, file
+        Its name, and the file in which it says ``if TYPE_CHECKING: from MODULE import NAME as NAME``.
     """
+    rows = [node for node in ast.walk(ast.parse(Path(file).read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+    homes = {each.name: row.module or "" for row in rows for each in row.names if each.name == each.asname}
 
     def find(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = homes[name]
-        return getattr(importlib.import_module(home if "." in home else f"{package}.{home}"), name)
+        return getattr(importlib.import_module(homes[name]), name)
 
-    return find, lambda: sorted(homes)
+    return find, lambda: sorted(homes), sorted(homes)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_json, write_text
 from opweave.adapters.formats import check_content, family_of, refusal
-from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.graphs.kinds import INPLACE_KINDS
 from opweave.adapters.graphs.node_edge import from_node_edge
 from opweave.adapters.onnx.session import profile_costs
 from opweave.problems.cluster import Cluster

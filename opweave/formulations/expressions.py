@@ -16,7 +16,7 @@ a formulation's name   ``(formulation, model, constraint) -> None``; the same fo
                        exactly the operators in the frozenset ``done`` have run; for searches over operator orders
 =====================  ==============================================================================================
 
-The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.handles`),
+The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.linear`),
 in seconds, bytes and counts; ``model.problem`` is the problem. An engine passes over formulations whose model lacks a
 handle that the function uses.
 
@@ -122,6 +122,12 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
         return function
 
     return register
+
+
+def taken_in(target: str, kinds: Iterable[type[Constraint]]) -> None:
+    """Register for a target that constraints of these kinds are in the arrays of the problem, so nothing is added."""
+    for kind in kinds:
+        express(kind, target)(lambda *_: None)
 
 
 def expression(constraint: type[Constraint], target: str) -> Expression | None:

@@ -6,18 +6,18 @@ import importlib
 import math
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from opweave.formulations.expressions import MODEL, expressible, expression, how_to_express, write_out
-from opweave.formulations.modeling.handles import HANDLES_OF
 from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.linear import Row
+from opweave.formulations.modeling.linear import HANDLES_OF, Row
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.on_cluster import rules_in_the_way
 from opweave.formulations.order_arcs import check_closure
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
@@ -284,6 +284,27 @@ class TimedFormulation(Formulation[ProblemT, SolutionT], ABC):
     def objective_bound(self, problem: ProblemT, value: float) -> float:
         """Convert units of the model to seconds."""
         return max(0.0, value * self._unit)
+
+
+class ClusterFormulation(TimedFormulation[ProblemT, SolutionT], ABC):
+    """A formulation of a problem on a cluster.
+
+    Attributes
+    ----------
+    noun
+        What a solution is called in messages.
+    """
+
+    noun: ClassVar[str] = "schedule"
+
+    def own_rules(self, _problem: ProblemT) -> Mapping[str, bool]:
+        """Rules that only this problem has, and whether they apply."""
+        return {}
+
+    def why_infeasible(self, problem: Any) -> str:
+        """Name the rules that may exclude all solutions."""
+        rules = rules_in_the_way(problem, own=self.own_rules(problem), rows_added=self.context.extended)
+        return f"no {self.noun} respects {rules}"
 
 
 TOLERANCE = 1e-5

@@ -1,23 +1,26 @@
 """A graph on a cluster as arrays, from which the instances of several problems are built, and proofs that nothing fits.
 
-The proofs of each problem are next to its arrays; their common parts are here.
+What proves that nothing fits is next to the arrays of each problem; the sentences are here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin, Share, means
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin, means
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.words import counted, together
+
+BLUR = 1e-9
+"""Relative error of sums of bytes as floats, and far more than that."""
 
 
 def capacity_of(limits: Iterable[int | None]) -> IntArray:
@@ -37,17 +40,81 @@ def links_of(cluster: Cluster) -> tuple[FloatArray, FloatArray]:
     return np.where(here, 0.0, cluster.effective_latency), per_byte
 
 
-def parameters_of(graph: OpGraph) -> tuple[Adjacency, IntArray]:
-    """Parameters of every operator, each once, and the bytes of every parameter."""
-    return graph.uses, graph.parameter_sizes
-
-
 def flows_of(graph: OpGraph) -> tuple[IntArray, IntArray, IntArray]:
     """Producer, consumer and tensor of every flow (data made by one operator and read by another), by consumer."""
     arrays = graph.arrays
     made = arrays.producer[arrays.reads.items] >= 0
     tensor = arrays.reads.items[made]
     return arrays.producer[tensor], arrays.reads.heads()[made], tensor
+
+
+class OnDevices(Protocol):
+    """A problem on a cluster whose devices may have limited memory."""
+
+    @property
+    def graph(self) -> OpGraph:
+        """Operators and tensors."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Devices and links."""
+
+    @property
+    def constraints(self) -> Sequence[Constraint]:
+        """Side constraints."""
+
+    @property
+    def memory_limits(self) -> Mapping[str, int | None]:
+        """Bytes that every device may hold; None for no limit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnCluster:
+    """The arrays that problems of operators on devices share.
+
+    Attributes
+    ----------
+    names, devices
+        Operator ids and device names.
+    latency, seconds_per_byte
+        Shape (devices, devices); zero on the diagonal. The latency is inf if nothing can be sent.
+    parameters, parameter_bytes
+        Parameters of every operator, counted once per device, and their sizes.
+    capacity
+        Bytes of every device; ``NO_LIMIT`` if it has no limit.
+    """
+
+    names: tuple[str, ...]
+    devices: tuple[str, ...]
+    latency: FloatArray
+    seconds_per_byte: FloatArray
+    parameters: Adjacency
+    parameter_bytes: IntArray
+    capacity: IntArray
+
+    @property
+    def operators(self) -> int:
+        """Number of operators."""
+        return len(self.names)
+
+    @property
+    def limited(self) -> bool:
+        """Whether any device's memory is limited."""
+        return bool((self.capacity != NO_LIMIT).any())
+
+
+def on_cluster(problem: OnDevices) -> dict[str, Any]:
+    """The fields of :class:`OnCluster`."""
+    latency, seconds_per_byte = links_of(problem.cluster)
+    return {
+        "names": problem.graph.operator_ids,
+        "devices": tuple(device.name for device in problem.cluster.devices),
+        "latency": latency,
+        "seconds_per_byte": seconds_per_byte,
+        "parameters": problem.graph.uses,
+        "parameter_bytes": problem.graph.parameter_sizes,
+        "capacity": capacity_of(problem.memory_limits.values()),
+    }
 
 
 def tied(graph: OpGraph, constraints: Sequence[Constraint]) -> IntArray:
@@ -109,100 +176,70 @@ def left_to_run_on(
     allowed = shared[group]
     nowhere = np.flatnonzero(~allowed.any(axis=1))
     if len(nowhere):
-        raise ContradictionError(f"operator {graph.operators[nowhere[0]].id!r} has no device left to run on")
+        members = np.flatnonzero(group == group[nowhere[0]])
+        names = [graph.operator_ids[v] for v in members.tolist()]
+        raise ContradictionError(nowhere_to_run(names, devices, known[members].all(axis=0), constraints))
     return allowed
 
 
-class LimitedProblem(Protocol):
-    """A problem on a cluster whose devices may have limited memory."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """Devices and links."""
-
-    @property
-    def constraints(self) -> Sequence[Constraint]:
-        """Side constraints."""
-
-    @property
-    def memory_limits(self) -> Mapping[str, int | None]:
-        """Bytes that every device may hold; None for no limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The devices, and the numbers of inputs by device, that side constraints require for one operator."""
-
-    pins: set[str] = field(default_factory=set)
-    forbids: set[str] = field(default_factory=set)
-    shares: dict[str, set[int]] = field(default_factory=dict)
-
-    @property
-    def fixed(self) -> dict[str, int]:
-        """Numbers of inputs that must run on a device, if different from 0."""
-        return {device: max(counts) for device, counts in self.shares.items() if max(counts)}
-
-    def allow(self, device: str) -> bool:
-        """Whether the operator may run there."""
-        return device not in self.forbids and self.pins <= {device}
-
-    def allowed(self, devices: Iterable[str]) -> frozenset[str]:
-        """The devices on which the operator may run."""
-        return frozenset(filter(self.allow, devices) if self.pins or self.forbids else devices)
+def nowhere_to_run(
+    names: Sequence[str], devices: Sequence[str], known: BoolArray, constraints: Sequence[Constraint]
+) -> str:
+    """Say that no device is left for operators that share one, and why; ``known``: devices with all times."""
+    facts = {
+        "pinned to": [each.device for each in constraints if means(each, Pin) and each.op in names],
+        "forbidden on": [each.device for each in constraints if means(each, Forbid) and each.op in names],
+        "times known on": [device for device, there in zip(devices, known.tolist(), strict=True) if there] or ["none"],
+    }
+    why = "; ".join(f"{fact} {listed(dict.fromkeys(some))}" for fact, some in facts.items() if some)
+    who = (
+        f"operator {names[0]!r} has" if len(names) == 1 else f"operators {listed(names)} must share a device, but have"
+    )
+    return f"{who} no device left to run on: {why}"
 
 
-def asked_of(operators: Iterable[str], constraints: Sequence[Constraint]) -> dict[str, Asked]:
-    """What pins, forbids and shares require of every operator; operators of which nothing is required share one."""
-    found = dict.fromkeys(operators, Asked())
-    for name in {each.op for each in constraints if means(each, Pin) or means(each, Forbid) or means(each, Share)}:
-        found[name] = Asked()
-    for constraint in constraints:
-        if means(constraint, Pin):
-            found[constraint.op].pins.add(constraint.device)
-        elif means(constraint, Forbid):
-            found[constraint.op].forbids.add(constraint.device)
-        elif means(constraint, Share):
-            found[constraint.op].shares.setdefault(constraint.device, set()).add(constraint.inputs)
-    return found
+def what_is_needed(names: Sequence[str], needed: int, why: str = "which must share a device") -> str:
+    """The demand of operators that must lie on one device, in words.
+
+    Examples
+    --------
+    >>> what_is_needed(["p"], 9), what_is_needed(["p", "q"], 9)
+    ("operator 'p' needs 9 bytes", "operators 'p', 'q', which must share a device, need 9 bytes")
+    """
+    if len(names) == 1:
+        return f"operator {names[0]!r} needs {needed:,} bytes"
+    return f"operators {listed(names)}, {why}, need {needed:,} bytes"
 
 
-def room_of(limits: Iterable[int | None]) -> int | None:
-    """Bytes of all devices together; None if one has no limit."""
-    room = 0
-    for limit in limits:
-        if limit is None:
-            return None
-        room += limit
-    return room
-
-
-def too_large(demand: str, needed: int, able: Sequence[str], limits: Mapping[str, int | None]) -> str | None:
+def too_large(demand: str, needed: int, able: BoolArray, capacity: IntArray, devices: Sequence[str]) -> str | None:
     """Say that no device is large enough for what must lie on one of them; None if one is, or none may run it.
 
     Parameters
     ----------
     demand
-        The demand in words, such as "operator 'p' needs 9 bytes".
+        The demand in words, as of :func:`what_is_needed`.
     needed
         The bytes needed.
     able
-        Devices that may run it.
-    limits
-        Bytes that every device may hold; None for no limit.
+        Whether each device may run it. Shape (devices,).
     """
-    room = {device: limit for device in able if (limit := limits[device]) is not None}
-    if not able or len(room) < len(able) or needed <= max(room.values()):
+    if not able.any() or needed <= int(capacity[able].max()):
         return None
-    device = max(room, key=lambda name: room[name])
+    largest = int(np.where(able, capacity, -1).argmax())
+    room = int(capacity[largest])
     return (
-        f"{demand}; {device!r}, the largest device that may run it, holds {room[device]:,}: "
-        f"{counted(needed - room[device], 'byte')} short"
+        f"{demand}; {devices[largest]!r}, the largest device that may run it, holds {room:,}: "
+        f"{counted(needed - room, 'byte')} short"
     )
 
 
-def rules_in_the_way(
-    problem: LimitedProblem, *, own: Mapping[str, bool] | None = None, rows_added: bool = False
-) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Names in quotes; many are cut short."""
+    shown = [repr(name) for name in names]
+    return ", ".join(shown if len(shown) <= 8 else [*shown[:7], f"... ({len(shown)} in all)"])
+
+
+def rules_in_the_way(problem: OnDevices, *, own: Mapping[str, bool] | None = None, rows_added: bool = False) -> str:
     """Name the rules of a problem that may leave it without a solution.
 
     Parameters

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +14,15 @@ from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.measures import busy_seconds, critical_path, moved_bytes
+from opweave.problems.on_cluster import lifetimes_held
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time, over_memory
 from opweave.problems.solution import TIME_TOLERANCE, Violation, broken
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import Activities, ActivityKind, Lifetimes, Names, Timeline, devices_and_ports, joined
+
+if TYPE_CHECKING:
+    from opweave.problems.batched_mapping.spec import BatchedMapping, BatchTransfer
+    from opweave.problems.placement.spec import Placement, Transfer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,43 +152,109 @@ def transfer_times(cluster: Cluster, source: IntArray, target: IntArray, size: F
     return np.where(linked, seconds, np.nan)
 
 
-def needs_of(
-    graph: OpGraph,
-    cluster: Cluster,
-    tensor: IntArray,
-    reader: IntArray,
-    source: IntArray,
-    target: IntArray,
-    maker: IntArray,
-    count: IntArray | int = 1,
-) -> Needs:
-    """Needs whose duration is that of some inputs; the number of inputs itself is left at 1."""
-    size, ones = graph.arrays.tensor_bytes[tensor], np.ones(len(tensor), dtype=np.int64)
-    seconds = transfer_times(cluster, source, target, size.astype(np.float64) * count)
-    return Needs(tensor, reader, source, target, maker, size, ones, ~np.isnan(seconds), seconds)
+def play(
+    problem: Placement | BatchedMapping,
+    runs: Runs,
+    run_of: IntArray,
+    transfers: Sequence[Transfer | BatchTransfer],
+    *,
+    ports: bool = False,
+    for_all: bool = False,
+    per_input: bool = False,
+) -> Played:
+    """Carry out runs, and transfers at the times of a plan.
+
+    If transfers use no ports, one that is not listed starts as soon as its tensor is available.
+
+    Parameters
+    ----------
+    run_of
+        The run of every operator and input. Shape (operators, inputs).
+    ports, for_all, per_input
+        Whether a device sends and receives only one thing at a time, whether one transfer serves all readers on a
+        device, and whether a transfer takes as long as that of one input.
+    """
+    graph, cluster = problem.graph, problem.cluster
+    reads, needs, taker = _needs(problem, runs, run_of, for_all=for_all, per_input=per_input)
+    sent = _listed(graph, cluster, transfers)
+    known = codes(graph, cluster, needs)
+    need = positions_in(known, codes(graph, cluster, sent))
+    if for_all and not ports and len(needs):  # such transfers may be listed for one reader, too
+        served = codes(graph, cluster, sent, np.full_like(sent.reader, -1))
+        width, whose = len(graph.operators) + 1, runs.operator[reads.reader]
+        read = positions_in(reads.tensor * width + whose, sent.tensor * width + sent.reader) >= 0
+        there = np.append(runs.device, -1)[run_of[sent.reader, 0]] == sent.target
+        need = np.where((need < 0) & (sent.reader >= 0) & read & there, positions_in(known, served), need)
+    sent = replace(sent, need=need, maker=np.where(need >= 0, np.append(needs.maker, -1)[need], -1))
+    count = len(sent)
+    if not ports:
+        sent = _with_unlisted(sent, runs, needs)
+    lives = lifetimes_held(graph, runs.operator, runs.device, runs.count, problem.memory)
+    timeline = device_timeline(graph, cluster, runs, sent, reads, lives, ports=ports, inputs=run_of.shape[1])
+    return Played(graph, cluster, timeline, runs, needs, taker, sent, count)
 
 
-def listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Any]) -> Sent:
-    """The transfers of a plan as columns, for one input each, before it is known which needs they meet."""
-    number, index = len(transfers), cluster.device_index
+def _needs(
+    problem: Placement | BatchedMapping, runs: Runs, run_of: IntArray, *, for_all: bool, per_input: bool
+) -> tuple[Reads, Needs, IntArray]:
+    """Follow every input along every tensor; also the run that waits for every need."""
+    graph, cluster, batch = problem.graph, problem.cluster, run_of.shape[1]
+    arrays, devices = graph.arrays, len(cluster.devices)
+    inner = np.flatnonzero(arrays.producer[arrays.reads.items] >= 0)
+    reader, tensor = arrays.reads.heads()[inner], arrays.reads.items[inner]
+    made, read = run_of[arrays.producer[tensor]], run_of[reader]
+    flows = (np.arange(len(tensor))[:, None] * devices + runs.device[made]) * devices + runs.device[read]
+    _, first, count = np.unique(flows, return_index=True, return_counts=True)
+    entry, made, read = first // batch, made.ravel()[first], read.ravel()[first]
+    order = np.lexsort((read, made, entry))  # in the order of the plan's runs
+    entry, made, read, count = entry[order], made[order], read[order], count[order]
+    crossing = np.flatnonzero(runs.device[made] != runs.device[read])
+    maker, taker, moved = made[crossing], read[crossing], tensor[entry[crossing]]
+    size, sizes = arrays.tensor_bytes[moved], count[crossing]
+    seconds = transfer_times(
+        cluster, runs.device[maker], runs.device[taker], size.astype(np.float64) * (1 if per_input else sizes)
+    )
+    needs = Needs(
+        tensor=moved,
+        reader=np.full(len(moved), -1) if for_all else runs.operator[taker],
+        source=runs.device[maker],
+        target=runs.device[taker],
+        maker=maker,
+        bytes=size,
+        count=sizes,
+        linked=~np.isnan(seconds),
+        seconds=seconds,
+    )
+    _, first, group = np.unique(codes(graph, cluster, needs), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    need = np.full(len(read), -1, dtype=np.int64)
+    need[crossing] = np.argsort(order)[group]
+    return Reads(read, tensor[entry], made, need), needs.at(first[order]), taker[first[order]]
+
+
+def _listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Transfer | BatchTransfer]) -> Sent:
+    """The transfers of a plan as columns, before it is known which needs they meet."""
+    index, none = cluster.device_index, np.full(len(transfers), -1, dtype=np.int64)
     rows = [
         (
             graph.tensor_index[sent.tensor],
             -1 if sent.consumer is None else graph.operator_index[sent.consumer],
             index[sent.source],
             index[sent.target],
+            len(getattr(sent, "inputs", "1")),
         )
         for sent in transfers
     ]
-    times = np.asarray([(sent.start, sent.end) for sent in transfers], dtype=np.float64).reshape(number, 2).T
-    none = np.full(number, -1, dtype=np.int64)
-    tensor, reader, source, target = np.asarray(rows, dtype=np.int64).reshape(number, 4).T
-    return Sent(tensor, reader, source, target, times[0], times[1], none, none, np.ones_like(none))
+    times = np.asarray([(sent.start, sent.end) for sent in transfers], dtype=np.float64).reshape(-1, 2).T
+    tensor, reader, source, target, count = np.asarray(rows, dtype=np.int64).reshape(-1, 5).T
+    return Sent(tensor, reader, source, target, times[0], times[1], none, none, count)
 
 
-def with_unlisted(sent: Sent, runs: Runs, needs: Needs, met: BoolArray) -> Sent:
+def _with_unlisted(sent: Sent, runs: Runs, needs: Needs) -> Sent:
     """Further transfers for all unmet needs that have a link. Each starts as soon as its tensor is available."""
-    rows = np.flatnonzero(~met & needs.linked)
+    met = np.zeros(len(needs) + 1, dtype=bool)  # the last entry serves transfers that meet no need
+    met[sent.need[(sent.reader < 0) | (np.append(needs.reader, -1)[sent.need] >= 0)]] = True
+    rows = np.flatnonzero(~met[:-1] & needs.linked)
     made = runs.end[needs.maker[rows]]
     more = Sent(
         tensor=needs.tensor[rows],

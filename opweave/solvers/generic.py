@@ -14,7 +14,7 @@ from opweave.problems.plugins import FORMULATIONS, SOLVERS, load_plugins
 from opweave.problems.problem import Problem
 from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.engine import HeadStart
-from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.known import Highs
 from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.registry import register_solver, registered
 from opweave.solvers.run import Run

@@ -13,20 +13,25 @@ from __future__ import annotations
 
 import logging
 import pickle
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from uuid import uuid4
 
 from opweave.problems.problem import Problem
+from opweave.solvers.engines.child import Child, Send
 from opweave.solvers.portfolio import SLICE, Portfolio, work_off
 from opweave.solvers.run import Found, Outcome, Run
 from opweave.solvers.workers import Worker
 
 logger = logging.getLogger("opweave")
+
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
 
 Workers = Callable[[Any, Run], Sequence[Worker]]
 """Makes the workers of a problem; a function of a module, so that other processes can import it."""
@@ -112,6 +117,50 @@ def own_first(workers: Sequence[Worker], lane: int, lanes: int) -> list[Worker]:
     rest = list(enumerate(workers[1:], start=1))
     own = [worker for place, worker in rest if place % lanes == lane]
     return [*workers[:1], *own, *(worker for place, worker in rest if place % lanes != lane)]
+
+
+class Process(Executor):
+    """A process of this machine that carries out one call after the other.
+
+    The pools of the standard library import the user's script again in every process, which starts the solve again
+    where the script has no ``if __name__ == "__main__"``. This one imports only the function that it calls.
+
+    Examples
+    --------
+    >>> with Process() as process:
+    ...     process.submit(divmod, 7, 2).result()
+    (3, 1)
+    """
+
+    def __init__(self) -> None:
+        self._child, self._lock = Child(f"{__name__}:carry_out"), threading.Lock()
+
+    def submit(
+        self, fn: Callable[Arguments, Value], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Future[Value]:
+        """Carry out a call after those before it; the future fails with an ``EngineError`` if the process dies."""
+        future: Future[Value] = Future()
+        threading.Thread(target=self._converse, args=(future, (fn, args, kwargs)), daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Kill the process."""
+        self._child.close()
+
+    def _converse(self, future: Future[Any], call: object) -> None:
+        with self._lock:
+            if future.set_running_or_notify_cancel():
+                try:
+                    frame = self._child.call("a process that was to help", call)
+                    future.set_result(None if frame is None else frame[1])
+                except Exception as error:  # it died, or what was called failed or cannot be pickled
+                    future.set_exception(error)
+
+
+def carry_out(call: tuple[Callable[..., object], Sequence[Any], dict[str, Any]], _: Send) -> object:
+    """Carry out a call; runs in another process."""
+    function, positional, named = call
+    return function(*positional, **named)
 
 
 @dataclass(eq=False)
@@ -231,8 +280,6 @@ class Lanes:
 
     def _release(self, lane: Lane) -> None:
         """End an executor of our own."""
-        from opweave.solvers.processes import Process
-
         if isinstance(lane.executor, Process):
             lane.executor.shutdown()
 
@@ -270,8 +317,6 @@ def _lanes_of(problem: Problem[Any, Any], workers: Workers, run: Run) -> Lanes |
     executor = run.executor
     if executor is not None:
         return Lanes(problem, workers, 1 + places_of(executor), lambda: executor)
-    from opweave.solvers.processes import Process
-
     return Lanes(problem, workers, run.threads, Process)
 
 

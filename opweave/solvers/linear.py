@@ -26,14 +26,14 @@ This is how a lower bound remains valid in floating point, here and wherever opw
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.engines.apart import highspy_fits, silent_highs
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.solvers.engines.highs_child import highspy_fits, never, passed, with_highs
 from opweave.solvers.rounding import SUMMATION
 
 if TYPE_CHECKING:  # scipy.sparse takes longer to import than most problems to solve
@@ -141,35 +141,30 @@ class Minimum(NamedTuple):
 def minimise(program: LinearProgram, time_limit: float | None, *, unfinished: bool = False) -> Minimum | None:
     """Solve a program; None if it is infeasible or was not solved to optimality within the time limit in seconds.
 
-    With ``unfinished``, prices and point may be those that HiGHS has when its time is up, if highspy is there. Any
-    prices prove a bound, and those of the dual simplex method are good long before its end. HiGHS does not presolve
-    then, because it would have prices of the presolved program only.
+    With ``unfinished``, prices and point may be those that HiGHS has when its time is up. Any prices prove a bound,
+    and those of the dual simplex method are good long before its end. HiGHS does not presolve then, because it would
+    have prices of the presolved program only.
     """
     limit = math.inf if time_limit is None else max(0.01, time_limit)
-    by_highs = partial(_by_highs, unfinished=unfinished)
-    return (by_highs if highspy_fits() else _by_scipy)(program, limit)
+    task = program, limit, unfinished
+    return _minimum(task, never) if highspy_fits() else with_highs(_minimum, task, time_limit)
 
 
-def highs_with(program: LinearProgram, **options: str | float) -> Highs | None:
+def highs_with(program: LinearProgram, whole: BoolArray | None = None, **options: str | float) -> Highs | None:
     """HiGHS with a program and options, ready to run; None if it refuses the program."""
     import highspy
 
     matrix, low, high = program.rows()
-    engine = silent_highs()
+    columns, entries = (program.cost, program.lower, program.upper), (matrix.indptr, matrix.indices, matrix.data)
+    engine, status = passed(columns, (low, high), entries, whole=whole)
     for name, value in options.items():
         engine.setOptionValue(name, value)
-    model = highspy.HighsLp()
-    model.num_row_, model.num_col_ = matrix.shape
-    model.col_cost_, model.row_lower_, model.row_upper_ = program.cost, low, high
-    model.col_lower_, model.col_upper_ = program.lower, program.upper
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
-    model.a_matrix_.value_ = matrix.data
-    refused = engine.passModel(model) == highspy.HighsStatus.kError or engine.getNumRow() != len(low)
-    return None if refused else engine
+    return None if status == highspy.HighsStatus.kError or engine.getNumRow() != len(low) else engine
 
 
-def _by_highs(program: LinearProgram, time_limit: float, *, unfinished: bool) -> Minimum | None:
+def _minimum(task: tuple[LinearProgram, float, bool], _: Callable[[], bool]) -> Minimum | None:
+    """Solve; runs where highspy can be loaded."""
+    program, time_limit, unfinished = task
     engine = highs_with(program, time_limit=time_limit, presolve="off" if unfinished else "choose")
     if engine is None:
         return None
@@ -182,25 +177,6 @@ def _by_highs(program: LinearProgram, time_limit: float, *, unfinished: bool) ->
     if not np.isfinite(price).all():
         return None
     return Minimum(point, float(engine.getInfo().objective_function_value), price[most:], price[:most])
-
-
-def _by_scipy(program: LinearProgram, time_limit: float) -> Minimum | None:
-    """For processes into which highspy cannot be loaded; SciPy has a HiGHS of its own, and takes long to import."""
-    from scipy.optimize import linprog
-
-    solved = linprog(
-        program.cost,
-        A_ub=program.most,
-        b_ub=program.most_right,
-        A_eq=program.equal,
-        b_eq=program.equal_right,
-        bounds=np.column_stack([program.lower, program.upper]),
-        method="highs",
-        options={} if time_limit == math.inf else {"time_limit": time_limit},
-    )
-    if solved.status != 0:
-        return None
-    return Minimum(solved.x, float(solved.fun), solved.eqlin.marginals, solved.ineqlin.marginals)
 
 
 def proved_minimum(program: LinearProgram, time_limit: float | None) -> float | None:

@@ -28,10 +28,8 @@ from opweave.problems.constraints import Constraint, MeasuresMemory, Pin, object
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Evaluation, Solution
-from opweave.solvers.engines.base import Engine
-from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.known import CpSat, Engine, Highs
 from opweave.solvers.lanes import Workers, work_in_lanes
 from opweave.solvers.portfolio import work_off
 from opweave.solvers.registry import Solver, load_solvers

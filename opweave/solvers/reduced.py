@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from opweave.formulations.reduction import Reduction
+from opweave.formulations.derived import Reduction
 from opweave.solvers.run import Outcome, Run
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.engines.apart import never, with_highs
+from opweave.solvers.engines.highs_child import never, solution_of, with_highs
 from opweave.solvers.linear import Dual, LinearProgram, highs_with
 
 if TYPE_CHECKING:
@@ -140,14 +140,12 @@ def _point(
     program, whole, seconds, options = task
     limit = math.inf if seconds is None else max(0.05, seconds)
     # HiGHS 1.15 has called wrong points optimal after restarts
-    engine = highs_with(program, **{"time_limit": limit, "threads": 1, "mip_allow_restart": False, **options})
+    fixed = {"time_limit": limit, "threads": 1, "mip_allow_restart": False}
+    engine = highs_with(program, whole, **fixed, **options)
     if engine is None:
         return None
-    columns = np.flatnonzero(whole).astype(np.int32)
-    engine.changeColsIntegrality(len(columns), columns, np.ones(len(columns), dtype=np.uint8))
     engine.run()
-    there = engine.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    point = np.asarray(engine.getSolution().col_value, dtype=np.float64) if there else None
+    point = solution_of(engine)
     highspy.Highs.resetGlobalScheduler(True)
     return point
 

@@ -13,8 +13,7 @@ import pytest
 import opweave as ow
 from opweave.problems.errors import EngineError
 from opweave.solvers import lanes
-from opweave.solvers.lanes import own_first, work_in_lanes
-from opweave.solvers.processes import Process
+from opweave.solvers.lanes import Process, own_first, work_in_lanes
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
 from tests.oracles.memory_ordering import best_ordering

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import opweave as ow
 from opweave.problems.result import Termination
+from opweave.solvers.registry import find_solver
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
+from tests.solvers.placement.instances import small_problem
 
 FIRST, SECOND = ow.Ordering(order=["a", "b"]), ow.Ordering(order=["b", "a"])
 
@@ -77,3 +81,24 @@ def test_a_callback_that_fails_ends_the_run_and_is_kept() -> None:
     assert run.should_stop() or run.stopped
     assert run.termination() is Termination.CALLBACK_ERROR
     assert str(run.findings.callback_error) == "mine"
+
+
+def test_a_bound_is_a_little_less_than_what_was_summed_up_and_never_falls() -> None:
+    run = Run()
+    best = Best(run)
+    best.report(4.0, "area")
+    assert 4.0 * (1 - 1e-8) < best.value < 4.0
+    assert (run.bound, best.source) == (best.value, "area")
+    best.report(3.0, "path")
+    best.report(math.inf, "nothing")
+    assert best.value > 3.9
+    assert best.source == "area"
+
+
+def test_a_bound_that_differs_by_rounding_only_is_the_objective() -> None:
+    problem, run = small_problem(0), Run()
+    find_solver(problem, "heft").run(problem, run)
+    assert run.objective is not None
+    Best(run).report(float(run.objective), "area")
+    assert run.bound == run.objective
+    assert run.closed()

@@ -6,18 +6,15 @@ import json
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from opweave.adapters import clusters
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, note, print_rows, stdout
-from opweave.adapters.cli.settings import JsonOption, problem_words
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.files import check_folder_writable
 from opweave.adapters.load import AnyProblem, load
-from opweave.adapters.report.baselines import baselines
 from opweave.adapters.report.views import show, view_for
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline
@@ -33,19 +30,12 @@ BOARDS = "boards"
 ENGINE, ENGINE_SECONDS, PLAN_SECONDS = "highs", 6.0, 60.0
 """The search needs less than a second with compiled loops; the first run on a machine compiles them."""
 
-ProblemOption = Annotated[
-    str | None,
-    typer.Option("--problem", "-p", help="Only those of this problem.", autocompletion=problem_words),
-]
-
 
 def solvers_command(
-    problem: ProblemOption = None,
+    problem: str | None = None,
     *,
-    constraints: Annotated[
-        bool, typer.Option("--constraints", help="Show which side constraints each solver honours.")
-    ] = False,
-    as_json: JsonOption = False,
+    constraints: bool = False,
+    as_json: bool = False,
 ) -> int:
     """List the solvers: what they prove, which constraints they honour, and how to install missing packages."""
     from opweave.adapters.report.tables import constraints_table, solvers_table
@@ -62,10 +52,10 @@ def solvers_command(
     return VERIFIED
 
 
-def formulations_command(problem: ProblemOption = None, *, as_json: JsonOption = False) -> int:
+def formulations_command(problem: str | None = None, *, as_json: bool = False) -> int:
     """List the formulations: who solves them, the words for rows of your own, and where they come from."""
     from opweave.adapters.report.tables import formulations_table
-    from opweave.solvers.engines.listed import list_formulations
+    from opweave.solvers.engines.registration import list_formulations
 
     rows = list_formulations(_kind(problem))
     print_rows(rows, formulations_table(rows), as_json=as_json)
@@ -76,7 +66,7 @@ def _kind(problem: str | None) -> str | None:
     return None if problem is None else view_for(problem).problem_type.kind
 
 
-def warm_command(*, as_json: JsonOption = False) -> int:
+def warm_command(*, as_json: bool = False) -> int:
     """Compile the solvers' loops in advance, once for each machine; otherwise the first solves compile them."""
     from opweave.adapters.report.progress_line import counted
     from opweave.solvers.loops import warm
@@ -104,9 +94,9 @@ def demo_parts() -> Mapping[str, tuple[str, AnyProblem]]:
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the report files.")] = Path("opweave-report"),
+    out: Path = Path("opweave-report"),
     *,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> int:
     """Plan a real model that ships with opweave, in order and in stages, and write a report about each."""
     from opweave.adapters.report.questions import table_of
@@ -140,7 +130,7 @@ def demonstrated(problem: AnyProblem) -> Comparison:
     from opweave.adapters.report.progress_line import counted
 
     with counted(Console(stderr=True), "solvers") as observer:
-        found = compare(problem, [*baselines(problem), "auto"], time_limit=PLAN_SECONDS, progress=observer)
+        found = compare(problem, time_limit=PLAN_SECONDS, progress=observer)
     if not isinstance(problem, MemoryOrdering):
         return found
     engine = compare(problem, [ENGINE], time_limit=ENGINE_SECONDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from opweave.adapters.cli.exchange import beside
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, say, stdout
-from opweave.adapters.cli.settings import DimOption, ExampleOption, JsonOption, dimensions
+from opweave.adapters.cli.settings import dimensions
 from opweave.adapters.files import check_writable
 from opweave.adapters.load import load_cluster, load_problem, load_result, save
 from opweave.problems.errors import InvalidInputError
@@ -21,25 +20,17 @@ from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
 from opweave.problems.units import precise_seconds, readable_bytes
 
-SchedulerOption = Annotated[
-    str | None, typer.Option("--scheduler", help="Address of a running 'dask scheduler', such as tcp://host:8786.")
-]
-LocalOption = Annotated[
-    int | None, typer.Option("--local", help="Start so many workers on this machine instead, with a thread each.")
-]
-ThreadsOption = Annotated[int, typer.Option("--threads", help="Threads within an operator.")]
-
 
 def probe_command(
     *,
-    scheduler: SchedulerOption = None,
-    local: LocalOption = None,
-    model: Annotated[Path | None, typer.Option("--model", help="An ONNX model, to time its operators.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Write the cluster here.")] = Path("cluster.json"),
-    costs: Annotated[Path, typer.Option("--costs", help="Write the operators' times here.")] = Path("costs.json"),
-    dim: DimOption = None,
-    threads: ThreadsOption = 1,
-    as_json: JsonOption = False,
+    scheduler: str | None = None,
+    local: int | None = None,
+    model: Path | None = None,
+    output: Path = Path("cluster.json"),
+    costs: Path = Path("costs.json"),
+    dim: list[str] | None = None,
+    threads: int = 1,
+    as_json: bool = False,
 ) -> int:
     """Measure the workers of a Dask cluster, the links between them, and a model's operators on each of them."""
     from opweave.adapters.cluster.connect import connected
@@ -67,23 +58,19 @@ def probe_command(
 
 
 def run_command(
-    model: Annotated[Path, typer.Argument(help="The ONNX model that was planned.", show_default=False)],
-    result: Annotated[Path, typer.Argument(help="A pipeline or a placement as JSON.", show_default=False)],
+    model: Path,
+    result: Path,
     *,
-    scheduler: SchedulerOption = None,
-    local: LocalOption = None,
-    spec: Annotated[
-        Path | None, typer.Option("--spec", help="Its problem; by default problem.json or spec.json beside the result.")
-    ] = None,
-    inputs: Annotated[int, typer.Option("--inputs", help="How many random inputs to run.")] = 100,
-    example_inputs: ExampleOption = None,
-    emulate: Annotated[
-        Path | None, typer.Option("--emulate", help="A cluster as JSON, whose devices and links are emulated.")
-    ] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write planned and measured pages here.")] = None,
-    dim: DimOption = None,
-    threads: ThreadsOption = 1,
-    as_json: JsonOption = False,
+    scheduler: str | None = None,
+    local: int | None = None,
+    spec: Path | None = None,
+    inputs: int = 100,
+    example_inputs: Path | None = None,
+    emulate: Path | None = None,
+    report: Path | None = None,
+    dim: list[str] | None = None,
+    threads: int = 1,
+    as_json: bool = False,
 ) -> int:
     """Carry a plan out on Dask workers, check every output, and compare predicted with measured times."""
     from opweave.adapters.archives import read_arrays

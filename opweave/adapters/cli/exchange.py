@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from opweave.adapters.archives import fed
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, note, stdout, tell
-from opweave.adapters.cli.settings import DimOption, ExampleOption, JsonOption, OutputOption, SpecArgument, dimensions
+from opweave.adapters.cli.settings import dimensions
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.adapters.load import load_problem, load_result
@@ -28,10 +28,10 @@ BESIDE = ("problem.json", "spec.json")
 
 
 def check_command(
-    spec: SpecArgument,
-    result: Annotated[Path, typer.Argument(help="The result to judge.", show_default=False)],
+    spec: Path,
+    result: Path,
     *,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> int:
     """Let the referee judge a result again, from the problem alone."""
     problem, claimed = load_problem(spec), load_result(result)
@@ -99,18 +99,16 @@ def _count(value: float | None) -> str:
 
 
 def verify_command(
-    model: Annotated[Path, typer.Argument(help="The model that was planned: .onnx or .pt2.", show_default=False)],
-    result: Annotated[Path, typer.Argument(help="Its result.", show_default=False)],
+    model: Path,
+    result: Path,
     *,
-    spec: Annotated[
-        Path | None, typer.Option("--spec", help="The problem as JSON; its costs are the predicted times.")
-    ] = None,
-    dim: DimOption = None,
-    example_inputs: ExampleOption = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed for generated inputs.")] = 0,
-    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads within an operator.")] = 1,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
+    spec: Path | None = None,
+    dim: list[str] | None = None,
+    example_inputs: Path | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    output: Path | None = None,
+    as_json: bool = False,
 ) -> int:
     """Run the planned model and the original model, and compare outputs, order, memory and times."""
     from opweave.adapters.verify.table import verification_tables
@@ -128,16 +126,12 @@ def verify_command(
 
 
 def model_command(
-    spec: SpecArgument,
+    spec: Path,
     *,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the model here: .mps, .lp, .nl, .pb or .pbtxt.")
-    ] = None,
-    formulation: Annotated[str | None, typer.Option("--formulation", help="See 'opweave formulations'.")] = None,
-    judge: Annotated[
-        Path | None, typer.Option("--judge", help="Read this solution file of HiGHS, CBC, SCIP or Gurobi and judge it.")
-    ] = None,
-    as_json: JsonOption = False,
+    output: Path | None = None,
+    formulation: str | None = None,
+    judge: Path | None = None,
+    as_json: bool = False,
 ) -> int:
     """Write a problem as a model for any solver, or judge what that solver found."""
     from opweave.formulations.build import read_solution
@@ -172,16 +166,12 @@ def model_command(
 
 
 def report_command(
-    result: Annotated[Path, typer.Argument(help="A result as JSON.", show_default=False)],
+    result: Path,
     *,
-    spec: Annotated[
-        Path | None, typer.Option("--spec", help="Its problem as JSON; by default problem.json or spec.json beside it.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the files; by default named like the result.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the names of the files as JSON.")] = False,
-    show_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    spec: Path | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
+    show_it: bool = False,
 ) -> int:
     """Write the report of a result: one page with every view, which works offline, and the files beside it."""
     from opweave.adapters.report.report import write_report

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -39,6 +39,9 @@ PINNED = ("placement", "batched", "pipeline")
 
 OF_ORDERS, OF_POOLS = ("in_place", "inputs", "outputs"), ("bytes", "alignment")
 """What a layout takes in place of its own fields: how the storages of an order live, and its pool."""
+
+PANEL = "The problem"
+"""Where the help shows the flags."""
 
 LEFT_OUT = frozenset({"graph", "schema_version", "order", "constraints"})
 
@@ -71,15 +74,18 @@ class Flag:
     read: Callable[[Any], object] = lambda value: value
     required: bool = False
 
+    @property
+    def variable(self) -> str:
+        """The parameter that typer fills."""
+        return self.name.removeprefix("--").replace("-", "_") + "_flag"
+
     def parameter(self, *, hidden: bool) -> inspect.Parameter:
         """The flag as a typer parameter."""
         told = f"{self.use}; required." if self.required else f"{self.use}."
         names = (self.name, f"--no-{self.name[2:]}") if self.takes is bool else (self.name,)
-        option = typer.Option(
-            "/".join(names), help=told, show_default=False, rich_help_panel="The problem", hidden=hidden
-        )
+        option = typer.Option("/".join(names), help=told, show_default=False, rich_help_panel=PANEL, hidden=hidden)
         kind, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[self.takes | None, option]
-        return inspect.Parameter(_variable(self.name), kind, default=None, annotation=annotation)
+        return inspect.Parameter(self.variable, kind, default=None, annotation=annotation)
 
 
 def pins(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
@@ -192,25 +198,25 @@ def _listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def with_flags(command: Callable[..., int], word: str | None = None) -> Callable[..., int]:
+def with_flags(command: Callable[..., int], flags: Iterable[Flag], *, hidden: bool = False) -> Callable[..., int]:
     """Give a command flags; it receives the given ones, by name, as its argument ``flags``.
 
     Parameters
     ----------
     command
         The command.
-    word
-        The problem whose flags it takes; None for those of all problems, which the help then leaves out.
+    flags
+        The flags; of those with the same name, the last one.
+    hidden
+        Whether the help leaves them out.
     """
-    words = WORDS if word is None else (word,)
-    taken = {flag.name: flag for each in words for flag in flags_of(each)}
+    taken = {flag.name: flag for flag in flags}
 
-    def flags(given: dict[str, object]) -> dict[str, object]:
-        typed = {name: given.pop(_variable(name)) for name in taken}
+    def gathered(given: dict[str, Any]) -> dict[str, object]:
+        typed = {name: given.pop(flag.variable) for name, flag in taken.items()}
         return {name: value for name, value in typed.items() if value is not None}
 
-    options = [flag.parameter(hidden=word is None) for flag in taken.values()]
-    return with_options(command, "flags", options, flags)
+    return with_options(command, "flags", [flag.parameter(hidden=hidden) for flag in taken.values()], gathered)
 
 
 def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, object]:
@@ -244,7 +250,3 @@ def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, obj
             raise InvalidInputError(f"problem {view.word} needs {flag.name}: {flag.use}")
     values = {own[name].field: own[name].read(value) for name, value in given.items()}
     return {field: value for field, value in values.items() if value is not None}
-
-
-def _variable(name: str) -> str:
-    return name.removeprefix("--").replace("-", "_") + "_flag"

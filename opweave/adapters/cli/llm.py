@@ -6,154 +6,108 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Any
 
-import typer
 from rich.console import Console
 
-from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, note, say, stdout
-from opweave.adapters.cli.settings import Settings, with_fields, with_settings
-from opweave.adapters.error_messages import plain
-from opweave.adapters.files import make_folder, write_text
-from opweave.adapters.load import save
+from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, note, say, tell
+from opweave.adapters.cli.settings import Settings, with_settings
+from opweave.adapters.error_messages import plain, validated
+from opweave.adapters.files import write_text
+from opweave.adapters.report.view import Row, Section
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
-from opweave.problems.language.rig import Rig
-from opweave.problems.language.workload import Phase, Workload
+from opweave.problems.language.rig import RESERVES, Rig, published_spread, reserve_bytes
+from opweave.problems.language.workload import Workload
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.units import parse_bytes, precise_seconds, readable, readable_bytes, readable_rate, readable_share
 
-MORE_SECONDS = 5.0
-"""Time limit of each solve with more memory."""
-
-SECONDS = 30.0
-"""Time limit of each solve by default."""
+MORE_SECONDS, SECONDS = 5.0, 30.0
+"""Time limit of each solve with more memory, and of each other solve by default."""
 
 PROVED = 2e-6
 """Gap below which seconds count as equal."""
-
 
 MAX = "max"
 """The context that stands for the longest one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What is asked of a language model; every field is an option of the command line."""
-
-    devices: Annotated[
-        str,
-        typer.Option(
-            "--devices", "-d", help="A rig or a cluster as JSON, a cluster by name, or here.", show_default=False
-        ),
-    ]
-    context: Annotated[str, typer.Option("--context", "-c", help="Tokens of context, or max.")] = "4096"
-    phase: Annotated[str, typer.Option("--phase", help="decode, or prefill (reading a prompt).")] = "decode"
-    sequences: Annotated[int, typer.Option("--sequences", min=1, help="Requests at the same time.")] = 1
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Tokens of a prompt that are read at once.")] = 512
-    keys: Annotated[str, typer.Option("--keys", help="Type of the cached keys.")] = "f16"
-    values: Annotated[str, typer.Option("--values", help="Type of the cached values.")] = "f16"
-    dtype: Annotated[str | None, typer.Option("--dtype", help="For config.json: type of the matrices.")] = None
-    host: Annotated[str | None, typer.Option("--host", help="Device that is the processor with its memory.")] = None
-    reserve: Annotated[
-        str | None, typer.Option("--reserve", help="Left free on every device: 1GiB, or buffers, fit, unsloth, none.")
-    ] = None
-    slowest: Annotated[
-        float | None, typer.Option("--slowest", help="With --context max: most seconds for a token.")
-    ] = None
-    layers: Annotated[
-        str, typer.Option("--layers", help="Layers whole, split (parts in host memory, too), or free (anywhere).")
-    ] = "split"
-    machines: Annotated[bool, typer.Option("--machines", help="Compare the sets of machines, too.")] = False
-
-    def check(self) -> None:
-        """Refuse words that no option has, and options that lack another one.
-
-        Raises
-        ------
-        InvalidInputError
-            Names the option.
-        """
-        if self.phase not in ("decode", "prefill"):
-            raise InvalidInputError(f"--phase {self.phase!r:.40}: it is decode or prefill")
-        if self.layers not in ("whole", "split", "free"):
-            raise InvalidInputError(f"--layers {self.layers!r:.40}: it is whole, split or free")
-        if self.slowest is not None and self.context != MAX:
-            raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: the model, the devices, the workload and more rules."""
+    """What is asked: the file, the model, the devices, the workload and more rules, for at most so many seconds."""
 
+    file: Path
     model: LanguageModel
     rig: Rig
     work: Workload
     constraints: tuple[AnyConstraint, ...]
-    blocks: bool
+    limit: float
 
+    @property
     def posed(self) -> Placement:
         """The question as a placement."""
         return fastest_pass(self.model, self.rig, self.work, constraints=self.constraints)
 
 
-def _llm(
-    model: Annotated[
-        Path, typer.Argument(help="A language model: .gguf, .safetensors or config.json.", show_default=False)
-    ],
+@with_settings()
+def llm_command(
+    model: Path,
     *,
-    wishes: Wishes,
+    devices: str,
+    context: str = "4096",
+    phase: str = "decode",
+    sequences: int = 1,
+    batch: int = 512,
+    keys: str = "f16",
+    values: str = "f16",
+    dtype: str | None = None,
+    host: str | None = None,
+    reserve: str | None = None,
+    slowest: float | None = None,
+    layers: str = "split",
+    machines: bool = False,
     settings: Settings,
 ) -> int:
     """Plan a language model on the devices you have: who holds what, how full, how fast, and what is proved."""
-    question = _asked(model, wishes)
-    console, limit = stdout(), settings.time_limit or SECONDS
-    if wishes.context == MAX:
-        fitting = _longest(question, wishes.slowest, limit, quiet=settings.as_json)
-        if fitting is None:
-            return NOTHING_FOUND
-        question = replace(question, work=fitting)
-    return _answer(console, question, model, settings, limit, machines=wishes.machines)
-
-
-llm_command = with_settings(with_fields(_llm, "wishes", Wishes))
-
-
-def _asked(file: Path, wishes: Wishes) -> Question:
-    """The question that the command line asks; the longest context begins with the one that the model was made for."""
     from opweave.adapters.llm.machine import checked_rig, load_rig
     from opweave.adapters.llm.reading import read
 
-    model = read(file, dtype=wishes.dtype)
-    work = Workload(
-        phase=cast("Phase", wishes.phase),
-        context=(model.longest or 2**22) if wishes.context == MAX else _whole("--context", wishes.context),
-        sequences=wishes.sequences,
-        batch=wishes.batch,
-        keys=wishes.keys,
-        values=wishes.values,
+    if slowest is not None and context != MAX:
+        raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
+    if context != MAX and not (context.isascii() and context.isdigit() and 0 < len(context) < 16 and int(context)):
+        raise InvalidInputError(f"--context {context!r:.40}: it is a number of tokens from 1, or {MAX}")
+    read_model = read(model, dtype=dtype)
+    tokens = (read_model.longest or 2**22) if context == MAX else int(context)
+    work = {"phase": phase, "context": tokens, "sequences": sequences, "batch": batch, "keys": keys, "values": values}
+    asked = validated(Workload, work, "the workload")
+    rig = checked_rig(_changed(load_rig(devices), host, reserve, read_model, asked))
+    if layers not in ("whole", "split", "free"):
+        raise InvalidInputError(f"--layers {layers!r:.40}: it is whole, split or free")
+    kept: tuple[AnyConstraint, ...] = by_layer(read_model, rig, asked) if layers == "split" else ()
+    kept = whole_layers(read_model, asked) if layers == "whole" else kept
+    question = Question(model, read_model, rig, asked, kept, settings.time_limit or SECONDS)
+    if context == MAX:
+        question = _longest(question, slowest, quiet=settings.as_json)
+    if not question.work.context:
+        return NOTHING_FOUND
+    result, bound = _solved(question, settings, in_blocks=layers == "split")
+    tell(
+        result,
+        settings.output,
+        lambda console: _show(console, question, result, bound, machines=machines),
+        lambda: () if settings.report is None else _report(question, result, settings.report),
+        as_json=settings.as_json,
     )
-    rig = checked_rig(_with_options(load_rig(wishes.devices), wishes.host, wishes.reserve, model, work))
-    kept = {"whole": whole_layers(model, work), "split": by_layer(model, rig, work)}
-    return Question(model, rig, work, kept.get(wishes.layers, ()), wishes.layers == "split")
+    return VERIFIED if result.verified else NOTHING_FOUND
 
 
-def _whole(flag: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < len(text) < 16 and int(text) > 0):
-        raise InvalidInputError(f"{flag} {text!r:.40}: it is a number of tokens from 1, or {MAX}")
-    return int(text)
-
-
-def _with_options(rig: Rig, host: str | None, reserve: str | None, model: LanguageModel, work: Workload) -> Rig:
+def _changed(rig: Rig, host: str | None, reserve: str | None, model: LanguageModel, work: Workload) -> Rig:
     """The rig as the command line changes it; one without reserves gets those of the rule "buffers"."""
-    from opweave.problems.language.rig import RESERVES, reserve_bytes
-
     data: dict[str, object] = {field: getattr(rig, field) for field in Rig.model_fields}
-    if host is not None:
-        data["host"] = host
+    data["host"] = host or rig.host
     if reserve is not None or not rig.reserve:
         rule = reserve or "buffers"
         try:
@@ -165,135 +119,99 @@ def _with_options(rig: Rig, host: str | None, reserve: str | None, model: Langua
     return Rig.model_validate(data)
 
 
-def _longest(question: Question, slowest: float | None, limit: float, *, quiet: bool) -> Workload | None:
-    """Find the longest context and say why it cannot be longer; None if there is none."""
+def _longest(question: Question, slowest: float | None, *, quiet: bool) -> Question:
+    """Find the longest context and say why it cannot be longer; 0 if there is none."""
     from opweave.solvers.language.questions import longest_context
 
-    found = longest_context(
-        question.model, question.rig, question.work, seconds=slowest, constraints=question.constraints, time_limit=limit
-    )
+    more: dict[str, Any] = {"seconds": slowest, "constraints": question.constraints, "time_limit": question.limit}
+    found = longest_context(question.model, question.rig, question.work, **more)
+    beyond = "the model was trained for no more"
+    if found.refused is not None:
+        proof = "it is proved that" if found.proved else "in the time given,"
+        reason = f": {found.reason}" if found.reason else ""
+        beyond = f"{proof} {found.refused:,} tokens are too many{reason}"
     if not quiet or not found.context:
-        beyond = "the model was trained for no more"
-        if found.refused is not None:
-            proof = "it is proved that" if found.proved else "in the time given,"
-            reason = f": {found.reason}" if found.reason else ""
-            beyond = f"{proof} {found.refused:,} tokens are too many{reason}"
-        words = (
-            f"longest context: {found.context:,} tokens; {beyond}" if found.context else f"no context fits; {beyond}"
-        )
-        note(words)
-    return question.work.model_copy(update={"context": found.context}) if found.context else None
+        note(f"longest context: {found.context:,} tokens; {beyond}" if found.context else f"no context fits; {beyond}")
+    return replace(question, work=question.work.model_copy(update={"context": found.context}))
 
 
-def _answer(
-    console: Console, question: Question, file: Path, settings: Settings, limit: float, *, machines: bool
-) -> int:
-    """Solve, and show everything."""
-    problem, result, bound = _solved(question, settings, limit)
-    files = []
-    if settings.output is not None:
-        save(result, settings.output)
-        files.append(settings.output)
-    if settings.as_json:
-        typer.echo(result.model_dump_json())
-        return VERIFIED if result.verified else NOTHING_FOUND
-    _show(console, question, problem, result, bound)
-    _words(console, question, problem, result, limit)
-    if result.solution is None:
-        return NOTHING_FOUND
-    _compare(console, problem, result)
-    if machines:
-        _machines(console, question, limit)
-    _command(console, question, result.solution, file)
-    if settings.report is not None:
-        files += _report(question, problem, result, settings.report)
-        runtimes = settings.report / "runtimes.json"
-        write_text(runtimes, json.dumps(_settings_of(question, result.solution, file), indent=2) + "\n")
-        files.append(runtimes)
-    name_files(console, files)
-    return VERIFIED
-
-
-def _solved(question: Question, settings: Settings, limit: float) -> tuple[Placement, Result[Schedule], float | None]:
-    """The question as it was answered, its answer, and the bound whatever the order of the devices is."""
+def _solved(question: Question, settings: Settings, *, in_blocks: bool) -> tuple[Result[Schedule], float | None]:
+    """The answer, and the bound whatever the order of the devices is."""
     from opweave.solvers.language.questions import fastest_in_blocks
     from opweave.solvers.solve import solve
 
-    problem = question.posed()
-    if question.blocks and settings.solver == "auto":
-        found = fastest_in_blocks(question.model, question.rig, question.work, time_limit=limit, seed=settings.seed)
-        return problem, found.result, found.bound
+    limited: dict[str, Any] = {"time_limit": question.limit, "seed": settings.seed}
+    if in_blocks and settings.solver == "auto":
+        found = fastest_in_blocks(question.model, question.rig, question.work, **limited)
+        return found.result, found.bound
     solver = "layers" if settings.solver == "auto" else settings.solver
-    result = solve(
-        problem,
-        solver=solver,
-        time_limit=limit,
-        gap=settings.gap,
-        seed=settings.seed,
-        threads=settings.threads,
-        options=settings.options,
-    )
-    return problem, result, result.bound
+    result = solve(question.posed, **{**settings.of_solve, **limited, "solver": solver})
+    return result, result.bound
 
 
 def _show(
-    console: Console, question: Question, problem: Placement, result: Result[Schedule], bound: float | None
+    console: Console, question: Question, result: Result[Schedule], bound: float | None, *, machines: bool
 ) -> None:
-    """The facts, and the devices."""
+    """The facts, the devices, what limits the plan, other splits, and the command lines of runtimes."""
     from opweave.adapters.llm.held import holdings, holdings_section
+    from opweave.adapters.llm.words import plan_in_words
     from opweave.adapters.report.tables import facts_table, section_table
+    from opweave.solvers.language.questions import next_bytes, which_machines
 
-    model, work = question.model, question.work
+    model, rig, work, problem = question.model, question.rig, question.work, question.posed
+    asked: dict[str, Any] = {"constraints": question.constraints}
+    console.print(facts_table(_facts(question, result, bound), {"status": "bold"}))
+    more: dict[str, float | None] = {}
+    if result.solution is not None:
+        console.print(section_table(holdings_section(holdings(model, rig, work, problem, result.solution))))
+        swept = next_bytes(model, rig, work, **asked, time_limit=min(question.limit, MORE_SECONDS))
+        more = {str(row.values[axis]): row.objective for row in swept.rows for axis in row.values}
+        more.pop("none", None)
+    _print(console, plan_in_words(model, rig, work, problem, result, with_more=more))
+    if result.solution is None:
+        return
+    console.print(section_table(_splits(problem, result)))
+    if machines:
+        say(console, str(which_machines(model, rig, work, **asked, time_limit=question.limit)))
+    settings = _runtimes(question, result.solution)
+    if rig.host is None:
+        settings["llama.cpp"] = "llama.cpp: name the device that is the processor with --host to get its command line"
+    for runtime in ("llama.cpp", *(() if question.file.suffix.lower() == ".gguf" else ("vLLM",))):
+        found = settings[runtime]
+        cannot = isinstance(found, dict)
+        _print(console, f"{runtime} cannot carry out this plan: {found['not possible']}" if cannot else str(found))
+
+
+def _print(console: Console, text: str) -> None:
+    """Print a long line that can be copied."""
+    console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _facts(question: Question, result: Result[Schedule], bound: float | None) -> list[Row]:
+    """The model, the speed and what is proved, with what published runs would have taken where this is predicted."""
+    model, work, seconds = question.model, question.work, result.objective
     cache = work.sequences * model.cache_bytes(work.context, work.keys, work.values)
     size = f"{model.name}: {len(model.layers)} layers, {readable_bytes(model.parameter_bytes)} of weights"
     rows = [("model", f"{size}, {readable_bytes(cache)} of caches for {work.context:,} tokens")]
     rows.append(("status", result.status.value))
-    if result.objective is not None:
-        rate = work.tokens / result.objective if result.objective else float("inf")
+    if seconds is not None:
+        rate = work.tokens / seconds if seconds else float("inf")
         what = "a token" if work.phase == "decode" else f"{work.tokens:,} tokens of the prompt"
-        rows.append((work.phase, f"{precise_seconds(result.objective)} for {what}: {readable_rate(rate)} tokens/s"))
-        rows.append(("measured, if data sheets are the source", _spread(question.rig, result.objective)))
-        gap = None if bound is None or not result.objective else max(0.0, 1.0 - bound / result.objective)
+        rows.append((work.phase, f"{precise_seconds(seconds)} for {what}: {readable_rate(rate)} tokens/s"))
+        spread = published_spread(question.rig.efficiency)
+        low, high = (precise_seconds(each * seconds) for each in (spread.least, spread.most))
+        off = f"{spread.least:.2f} to {spread.most:.2f} times what is predicted like this"
+        took = f"{low} to {high}: {spread.runs} published runs of llama.cpp took {off}"
+        rows.append(("measured, if data sheets are the source", took))
+        gap = None if bound is None or not seconds else max(0.0, 1.0 - bound / seconds)
         proof = "proved: no plan is faster" if gap is not None and gap < PROVED else f"gap {readable_share(gap)}"
         rows.append(("lower bound", f"{readable(bound, 'seconds')}, {proof}"))
     rows.append(("time", precise_seconds(result.timings.total)))
-    if result.reason:
-        rows.append(("reason", result.reason))
-    console.print(facts_table(rows, {"status": "bold"}))
-    if result.solution is not None:
-        found = holdings(model, question.rig, work, problem, result.solution)
-        console.print(section_table(holdings_section(found)))
+    return [*rows, ("reason", result.reason)] if result.reason else rows
 
 
-def _spread(rig: Rig, seconds: float) -> str:
-    """What published runs would have taken where this is predicted."""
-    from opweave.problems.language.rig import published_spread
-
-    spread = published_spread(rig.efficiency)
-    low, high = (precise_seconds(each * seconds) for each in (spread.least, spread.most))
-    off = f"{spread.least:.2f} to {spread.most:.2f} times what is predicted like this"
-    return f"{low} to {high}: {spread.runs} published runs of llama.cpp took {off}"
-
-
-def _words(console: Console, question: Question, problem: Placement, result: Result[Schedule], limit: float) -> None:
-    """What limits the plan, and what one more gibibyte on each device would bring; or how many bytes are missing."""
-    from opweave.adapters.llm.words import plan_in_words
-    from opweave.solvers.language.questions import next_bytes
-
-    model, rig, work = question.model, question.rig, question.work
-    more: dict[str, float | None] = {}
-    if result.solution is not None:
-        swept = next_bytes(model, rig, work, constraints=question.constraints, time_limit=min(limit, MORE_SECONDS))
-        more = {str(row.values[axis]): row.objective for row in swept.rows for axis in row.values}
-        more.pop("none", None)
-    words = plan_in_words(model, rig, work, problem, result, with_more=more)
-    console.print(plain(words), markup=False, highlight=False, soft_wrap=True)
-
-
-def _compare(console: Console, problem: Placement, result: Result[Schedule]) -> None:
+def _splits(problem: Placement, result: Result[Schedule]) -> Section:
     """The simple splits beside the plan."""
-    from opweave.adapters.report.tables import section_table
-    from opweave.adapters.report.view import Section
     from opweave.solvers.language.baselines import other_splits
 
     rows: list[Sequence[str]] = []
@@ -301,51 +219,32 @@ def _compare(console: Console, problem: Placement, result: Result[Schedule]) -> 
         seconds = "-" if split.seconds is None else precise_seconds(split.seconds)
         times = f"{split.seconds / result.objective:.2f}" if split.seconds and result.objective else "-"
         rows.append((split.name, seconds, times, split.reason or ""))
-    console.print(section_table(Section("Other splits", ("split", "seconds", "times the plan", "why not"), rows)))
+    return Section("Other splits", ("split", "seconds", "times the plan", "why not"), rows)
 
 
-def _machines(console: Console, question: Question, limit: float) -> None:
-    """All sets of machines."""
-    from opweave.solvers.language.questions import which_machines
-
-    found = which_machines(
-        question.model, question.rig, question.work, constraints=question.constraints, time_limit=limit
-    )
-    say(console, str(found))
-
-
-def _settings_of(question: Question, schedule: Schedule, file: Path) -> dict[str, object]:
+def _runtimes(question: Question, schedule: Schedule) -> dict[str, Any]:
     """The plan for every runtime."""
     from opweave.adapters.runtimes import language_settings
 
-    name = str(file) if file.suffix.lower() == ".gguf" else "model.gguf"
+    name = str(question.file) if question.file.suffix.lower() == ".gguf" else "model.gguf"
     return language_settings(question.model, schedule, question.work, host=question.rig.host, file=name)
 
 
-def _command(console: Console, question: Question, schedule: Schedule, file: Path) -> None:
-    """The command lines of llama.cpp, and of vLLM for files that it reads; or why there is none."""
-    settings = _settings_of(question, schedule, file)
-    if question.rig.host is None:
-        settings["llama.cpp"] = "llama.cpp: name the device that is the processor with --host to get its command line"
-    for runtime in ("llama.cpp", *(() if file.suffix.lower() == ".gguf" else ("vLLM",))):
-        found = settings[runtime]
-        words = f"{runtime} cannot carry out this plan: {found['not possible']}" if isinstance(found, dict) else found
-        console.print(plain(str(words)), markup=False, highlight=False, soft_wrap=True)
-
-
-def _report(question: Question, problem: Placement, result: Result[Schedule], folder: Path) -> list[Path]:
-    """The report of the placement, and the picture of who holds what."""
+def _report(question: Question, result: Result[Schedule], folder: Path) -> list[Path]:
+    """The report of the placement, the picture of who holds what, and the settings of runtimes."""
     from opweave.adapters.llm.held import holdings, language_figure
     from opweave.adapters.report.figures import save_figure
     from opweave.adapters.report.report import write_report
     from opweave.adapters.report.views import show
 
-    assert result.solution is not None
+    problem = question.posed
     files = write_report(show(problem, result), folder)
-    picture = make_folder(folder) / "devices.png"
+    if result.solution is None:
+        return files
     headline = f"{question.model.name[:40]}: {precise_seconds(result.objective or 0.0)} a pass"
     proof = "proved to be the least" if result.gap == 0.0 else f"at most {readable_share(result.gap)} above the least"
     subtitle = f"{question.work.context:,} tokens of context, {question.work.phase}; {proof}"
     found = holdings(question.model, question.rig, question.work, problem, result.solution)
-    save_figure(language_figure(found, headline=headline, subtitle=subtitle), picture)
-    return [*files, picture]
+    save_figure(language_figure(found, headline=headline, subtitle=subtitle), folder / "devices.png")
+    write_text(folder / "runtimes.json", json.dumps(_runtimes(question, result.solution), indent=2) + "\n")
+    return [*files, folder / "devices.png", folder / "runtimes.json"]

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import functools
 import sys
+import tomllib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, ParamSpec
 
 import typer
 from pydantic import ValidationError
 
 from opweave import interrupts
-from opweave.adapters.cli.about import demo_command, formulations_command, solvers_command, warm_command
-from opweave.adapters.cli.cluster import probe_command, run_command
-from opweave.adapters.cli.exchange import check_command, model_command, report_command, verify_command
+from opweave.adapters.cli import about, cluster, exchange, llm, plan, questions
 from opweave.adapters.cli.flags import WORDS
-from opweave.adapters.cli.llm import llm_command
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED
-from opweave.adapters.cli.plan import EXAMPLES, command_of, plan_command
-from opweave.adapters.cli.questions import (
-    compare_command,
-    conflict_command,
-    pareto_command,
-    solve_command,
-    sweep_command,
-)
+from opweave.adapters.cli.settings import described
 from opweave.adapters.error_messages import one_sentence
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import ImplausibleWarning, InvalidInputError, OpweaveError
@@ -44,8 +36,8 @@ app = typer.Typer(
 BAD_INPUT = 2
 """A further exit status."""
 
-PLANS, QUESTIONS, EXCHANGE, ABOUT = "Plan a model", "Ask more of a problem", "Check and exchange", "About opweave"
-"""Groups of commands in the help."""
+COMMANDS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
+"""Group, examples and options of every command, by name; and "options", which several commands have."""
 
 Args = ParamSpec("Args")
 
@@ -116,60 +108,25 @@ def _opweave(
             raise typer.Exit(BAD_INPUT) from None
 
 
-def _register(group: str, name: str, command: Callable[..., int], *examples: str, about: str | None = None) -> None:
-    """Add a command to a group of the help; the examples end its own help."""
-    lines = ("Examples:", *examples) if examples else ()
-    settled = polite(command)
-    app.command(name, rich_help_panel=group, help=about, epilog="\n\n".join(lines) or None)(settled)
+def _command(name: str) -> tuple[Callable[..., int], str | None]:
+    """The function of a command, and what the help says of it if not its docstring."""
+    if name in WORDS:
+        return plan.command_of(name), (view_for(name).problem_type.__doc__ or "").partition("\n")[0]
+    modules = (plan, llm, questions, exchange, cluster, about)
+    return next(getattr(module, f"{name}_command") for module in modules if hasattr(module, f"{name}_command")), None
 
 
-for _word in WORDS:
-    _about = (view_for(_word).problem_type.__doc__ or "").partition("\n")[0]
-    _register(PLANS, _word, command_of(_word), *EXAMPLES[_word], about=_about)
-for _group, _name, _command, *_examples in (
-    (
-        PLANS,
-        "llm",
-        llm_command,
-        "opweave llm model.gguf --devices home.json --context 32768",
-        "opweave llm config.json --devices here --context max --slowest 0.1",
-    ),
-    (PLANS, "plan", plan_command, "opweave plan model.onnx", "opweave plan lifetimes.csv --problem layout"),
-    (
-        QUESTIONS,
-        "solve",
-        solve_command,
-        "opweave solve problem.json -t 60 --report page",
-        "opweave solve problem.json --solver highs --gap 0.01 --json",
-    ),
-    (QUESTIONS, "compare", compare_command, "opweave compare problem.json --solvers auto,heft -t 10"),
-    (QUESTIONS, "sweep", sweep_command, "opweave sweep problem.json --memory 1GiB,2GiB,none -t 10"),
-    (QUESTIONS, "pareto", pareto_command, "opweave pareto problem.json makespan peak -t 60"),
-    (QUESTIONS, "conflict", conflict_command, "opweave conflict problem.json"),
-    (EXCHANGE, "check", check_command, "opweave check problem.json result.json"),
-    (EXCHANGE, "report", report_command, "opweave report result.json --spec problem.json --open"),
-    (EXCHANGE, "verify", verify_command, "opweave verify model.onnx result.json --dim batch=1"),
-    (EXCHANGE, "probe", probe_command, "opweave probe --scheduler tcp://host:8786 --model model.onnx"),
-    (
-        EXCHANGE,
-        "run",
-        run_command,
-        "opweave run model.onnx result.json --scheduler tcp://host:8786 --inputs 200",
-        "opweave run model.onnx result.json --emulate cluster.json",
-    ),
-    (
-        EXCHANGE,
-        "model",
-        model_command,
-        "opweave model problem.json -o model.mps",
-        "opweave model problem.json --judge solution.sol",
-    ),
-    (ABOUT, "demo", demo_command, "opweave demo --out page"),
-    (ABOUT, "solvers", solvers_command, "opweave solvers --problem pipeline", "opweave solvers --constraints"),
-    (ABOUT, "formulations", formulations_command, "opweave formulations --problem ordering"),
-    (ABOUT, "warm", warm_command, "opweave warm"),
-):
-    _register(_group, _name, _command, *_examples)
+def _register(name: str, row: Mapping[str, Any]) -> None:
+    """Add a command to its group of the help; the examples end its own help."""
+    run, about = _command(name)
+    settled = polite(described(run, COMMANDS["options"] | row.get("options", {})))
+    ends = "\n\n".join(("Examples:", *row["examples"]))
+    app.command(name, rich_help_panel=row["group"], help=about, epilog=ends)(settled)
+
+
+for _name, _row in COMMANDS.items():
+    if _name != "options":
+        _register(_name, _row)
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,24 +73,21 @@ def say(console: Console, text: str) -> None:
 
 def print_rows(rows: Sequence[DataclassInstance], table: Table, *, as_json: bool) -> None:
     """Print a table, or its rows as a JSON list of objects."""
-    if not as_json:
+    if as_json:
+        typer.echo(json.dumps([_fields(row) for row in rows], default=_plain))
+    else:
         stdout().print(table)
-        return
-    typer.echo(json.dumps([{name: _jsonable(value) for name, value in _fields(row).items()} for row in rows]))
 
 
 def _fields(row: DataclassInstance) -> dict[str, object]:
     return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
 
 
-def _jsonable(value: object) -> object:
+def _plain(value: object) -> object:
+    """What JSON does not know: mappings and sets of this package."""
     if isinstance(value, Mapping):
-        return {str(key): _jsonable(each) for key, each in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return sorted(str(_jsonable(each)) for each in value)
-    if isinstance(value, (list, tuple)):
-        return [_jsonable(each) for each in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+        return dict(value)
+    return sorted(map(str, value)) if isinstance(value, Set) else str(value)
 
 
 def solve_and_tell(problem: AnyProblem, settings: Settings) -> int:

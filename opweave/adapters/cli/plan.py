@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from opweave.adapters.archives import Arrays, read_arrays, sizes_given
-from opweave.adapters.cli.flags import OF_ORDERS, WORDS, fields_of, with_flags
+from opweave.adapters.cli.flags import OF_ORDERS, WORDS, fields_of, flags_of, with_flags
 from opweave.adapters.cli.output import solve_and_tell
 from opweave.adapters.cli.settings import (
-    DimOption,
-    ExampleOption,
     Settings,
     dimensions,
-    problem_words,
     with_options,
     with_settings,
 )
@@ -33,53 +29,17 @@ from opweave.problems.layout_of import layout_of
 from opweave.problems.memory_layout.spec import MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 
-EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "ordering": (
-        "opweave ordering model.onnx",
-        "opweave ordering model.pt2 --in-place first --limit 6MiB --report page",
-    ),
-    "placement": (
-        "opweave placement model.onnx --cluster moirai-inter -t 60",
-        "opweave placement model.json --cluster rig.json --costs ms.json --pin head=a",
-    ),
-    "batched": ("opweave batched model.onnx --cluster home --batch 16",),
-    "pipeline": (
-        "opweave pipeline model.onnx --cluster boards",
-        "opweave pipeline model.onnx --cluster home --objective latency -t 10",
-    ),
-    "slicing": ("opweave slicing model.onnx --cluster boards --weights streamed",),
-    "layout": ("opweave layout model.onnx", "opweave layout lifetimes.csv --capacity 1MiB"),
-    "serving": ("opweave serving layers.json --cluster rig.json --rates rates.json",),
-}
-"""Command lines for the end of each problem's help."""
-
 ORDER_SHARE = 0.5
 """Share of a time limit for the order of a model whose layout is asked for."""
 
-AsIsOption = Annotated[
-    bool, typer.Option("--as-is", help="Order the file's operators, not those of ONNX Runtime's optimiser.")
-]
-ModelArgument = Annotated[
-    Path,
-    typer.Argument(help="A model: .onnx, .pt2, .tflite, .xml, .json; a .csv for layout.", show_default=False),
-]
-
 
 def _plan(
-    model: ModelArgument,
+    model: Path,
     *,
-    problem: Annotated[
-        str | None,
-        typer.Option(
-            "--problem",
-            "-p",
-            help=f"What to plan: {', '.join(WORDS)}. By default ordering, of a CSV layout.",
-            autocompletion=problem_words,
-        ),
-    ] = None,
-    dim: DimOption = None,
-    example_inputs: ExampleOption = None,
-    as_is: AsIsOption = False,
+    problem: str | None = None,
+    dim: list[str] | None = None,
+    example_inputs: Path | None = None,
+    as_is: bool = False,
     flags: Mapping[str, object],
     settings: Settings,
 ) -> int:
@@ -99,12 +59,12 @@ def _plan(
     return solve_and_tell(validated(view.problem_type, posed, f"problem {view.word}"), settings)
 
 
-plan_command = with_settings(with_flags(_plan))
+plan_command = with_settings()(with_flags(_plan, chain.from_iterable(map(flags_of, WORDS)), hidden=True))
 
 
 def command_of(word: str) -> Callable[..., int]:
     """Make the command of a problem: ``opweave plan`` with that problem, and with its flags alone."""
-    own = with_options(with_settings(with_flags(_plan, word)), "problem", [], lambda _: word)
+    own = with_options(with_settings()(with_flags(_plan, flags_of(word))), "problem", [], lambda _: word)
     return own if word == "ordering" else with_options(own, "as_is", [], lambda _: False)
 
 

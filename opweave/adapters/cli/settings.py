@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 
@@ -44,43 +44,20 @@ def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in dict.fromkeys(names) if name.startswith(incomplete))
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
-DimOption = Annotated[
-    list[str] | None, typer.Option("--dim", help="Size of an open dimension: batch=1, x:2=224, '*:0=1' or '*=1'.")
-]
-ExampleOption = Annotated[
-    Path | None,
-    typer.Option("--example-inputs", help="An .npz file with arrays by input name, as numpy.savez writes it."),
-]
-SpecArgument = Annotated[Path, typer.Argument(help="A problem as JSON.", show_default=False)]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result here, as JSON.")]
-
-
-class Checked(Protocol):
-    """A dataclass of options that refuses wrong ones."""
-
-    def __init__(self, **given: Any) -> None: ...
-
-    def check(self) -> None:
-        """Refuse what is wrong, before time is spent on solving."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How to solve and where the result goes; every field is an option of the command line."""
 
-    solver: Annotated[
-        str, typer.Option("--solver", "-s", help="A name that 'opweave solvers' lists.", autocompletion=solver_names)
-    ] = "auto"
-    time_limit: Annotated[float | None, typer.Option("--time-limit", "-t", help="Seconds; no limit by default.")] = None
-    gap: Annotated[float, typer.Option("--gap", help="Stop within this fraction of the bound.")] = 0.0
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same result.")] = 0
-    threads: Annotated[int, typer.Option("--threads", help="Cores: an engine's threads, or auto's processes.")] = 1
-    formulation: Annotated[str | None, typer.Option("--formulation", help="For engines: the formulation.")] = None
-    option: Annotated[list[str] | None, typer.Option("--option", help="An option of the solver, as name=value.")] = None
-    output: OutputOption = None
-    report: Annotated[Path | None, typer.Option("--report", help="Write a report into this folder.")] = None
-    as_json: JsonOption = False
+    solver: str = "auto"
+    time_limit: float | None = None
+    gap: float = 0.0
+    seed: int = 0
+    threads: int = 1
+    formulation: str | None = None
+    option: list[str] | None = None
+    output: Path | None = None
+    report: Path | None = None
+    as_json: bool = False
 
     @property
     def options(self) -> Mapping[str, OptionValue]:
@@ -114,32 +91,28 @@ class Settings:
             check_folder_writable(self.report)
 
 
-def with_settings(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command all options of :class:`Settings`; it receives them, checked, as its argument ``settings``."""
-    return with_fields(command, "settings", Settings)
+def with_settings(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the options of :class:`Settings`, or some of them; it receives them, checked, as ``settings``."""
+    types, keyword = get_type_hints(Settings), inspect.Parameter
+    options = [
+        keyword(each.name, keyword.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
+        for each in dataclasses.fields(Settings)
+        if not names or each.name in names
+    ]
 
-
-def with_fields(command: Callable[..., int], argument: str, kind: type[Checked]) -> Callable[..., int]:
-    """Give a command an option for every field of a dataclass in place of one of its arguments."""
-    types, fields, keyword = get_type_hints(kind, include_extras=True), dataclasses.fields(kind), inspect.Parameter  # type: ignore[arg-type]
-
-    def option(each: dataclasses.Field[Any]) -> inspect.Parameter:
-        default = keyword.empty if each.default is dataclasses.MISSING else each.default
-        return keyword(each.name, keyword.KEYWORD_ONLY, default=default, annotation=types[each.name])
-
-    def gathered(given: dict[str, Any]) -> Checked:
-        found = kind(**{each.name: given.pop(each.name) for each in fields})
+    def gathered(given: dict[str, Any]) -> Settings:
+        found = Settings(**{each.name: given.pop(each.name) for each in options})
         found.check()
         return found
 
-    return with_options(command, argument, list(map(option, fields)), gathered)
+    return lambda command: with_options(command, "settings", options, gathered)
 
 
 def with_options(
     command: Callable[..., int],
     argument: str,
     options: Sequence[inspect.Parameter],
-    gather: Callable[[dict[str, object]], object],
+    gather: Callable[[dict[str, Any]], object],
 ) -> Callable[..., int]:
     """Give a command several options in place of one of its arguments.
 
@@ -163,9 +136,41 @@ def with_options(
         made = gather(given)
         return command(**given, **{argument: made})
 
+    return _like(command, run, own.replace(parameters=parameters))
+
+
+def described(command: Callable[..., int], texts: Mapping[str, Any]) -> Callable[..., int]:
+    """Tell typer what the options of a command mean: a text each, or a table with ``help``, ``short`` and ``flag``.
+
+    Parameters of keywords only become options, and others arguments; those that typer knows already stay as they are.
+    """
+    own = inspect.signature(command, eval_str=True)
+    complete: Mapping[str, Callable[..., Any]] = {"solver": solver_names, "problem": problem_words}
+
+    def with_help(parameter: inspect.Parameter) -> inspect.Parameter:
+        if get_origin(parameter.annotation) is Annotated:
+            return parameter
+        name, told = parameter.name, texts[parameter.name]
+        row = told if isinstance(told, Mapping) else {"help": told}
+        info: Any = typer.Argument(help=row["help"], show_default=False)
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or parameter.default is not inspect.Parameter.empty:
+            names = [row.get("flag", f"--{name.replace('_', '-')}"), *filter(None, [row.get("short")])]
+            info = typer.Option(*names, help=row["help"], autocompletion=complete.get(name))
+        return parameter.replace(annotation=Annotated[parameter.annotation, info])
+
+    parameters = [with_help(each) for each in own.parameters.values()]
+
+    def run(**given: object) -> int:
+        return command(**given)
+
+    return _like(command, run, own.replace(parameters=parameters))
+
+
+def _like(command: Callable[..., int], run: Callable[..., int], signature: inspect.Signature) -> Callable[..., int]:
+    """Give a function the name and the words of another one, and a signature."""
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     return run
 
 
@@ -194,7 +199,11 @@ def dimensions(texts: Sequence[str] | None) -> dict[str, int]:
     InvalidInputError
         For a text of another form.
     """
-    return {name: _dimension(name, text) for name, text in pairs(texts, "--dim").items()}
+    found = pairs(texts, "--dim")
+    for name, text in found.items():
+        if not (text.isascii() and text.isdigit() and len(text) < 20):
+            raise InvalidInputError(f"--dim {name}={text:.40}: a dimension is a whole number, 0 or more")
+    return {name: int(text) for name, text in found.items()}
 
 
 def option_value(text: str) -> OptionValue:
@@ -208,9 +217,3 @@ def option_value(text: str) -> OptionValue:
         except ValueError:
             continue
     return text
-
-
-def _dimension(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise InvalidInputError(f"--dim {name}={text:.40}: a dimension is a whole number, 0 or more")
-    return int(text)

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
-    from opweave.adapters.cluster.compare import ClusterRun
-    from opweave.adapters.cluster.connect import connected
-    from opweave.adapters.cluster.probing import Probe, probe
-    from opweave.adapters.cluster.running import run
+    from opweave.adapters.cluster.compare import ClusterRun as ClusterRun
+    from opweave.adapters.cluster.connect import connected as connected
+    from opweave.adapters.cluster.probing import Probe as Probe, probe as probe
+    from opweave.adapters.cluster.running import run as run
 
-__all__ = ["ClusterRun", "Probe", "connected", "probe", "run"]
-
-__getattr__, __dir__ = lazily(
-    __name__,
-    {"ClusterRun": "compare", "Probe": "probing", "connected": "connect", "probe": "probing", "run": "running"},
-)
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)

@@ -21,7 +21,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from opweave.adapters.error_messages import complaint, validated
-from opweave.adapters.graphs.in_place import INPLACE_KINDS, runs_in_place
+from opweave.adapters.graphs.kinds import INPLACE_KINDS, runs_in_place
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor

@@ -7,15 +7,6 @@ from typing import TYPE_CHECKING
 from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
-    from opweave.adapters.keras.read import from_keras
+    from opweave.adapters.keras.read import from_keras as from_keras
 
-__all__ = [
-    "from_keras",
-]
-
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "from_keras": "read",
-    },
-)
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)

@@ -15,12 +15,11 @@ import math
 from collections.abc import Hashable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from opweave.adapters.assemble import Node, Parts, Value, assemble
+from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.dims import filled
 from opweave.adapters.error_messages import plain
-from opweave.adapters.graphs import geometry_fit as fit
-from opweave.adapters.graphs.in_place import INPLACE_KINDS
-from opweave.adapters.keras.kinds import VIEW_KINDS, layer_flops, layer_geometry
+from opweave.adapters.graphs.geometry import Reading, Shape, channel_axis, fitting, geometry_of, shapes_of
+from opweave.adapters.graphs.kinds import INPLACE_KINDS, FrameworkKinds
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -31,7 +30,9 @@ if TYPE_CHECKING:
 
 _AXES = {2: ("length",), 3: ("length",), 4: ("height", "width"), 5: ("depth", "height", "width")}
 _USUAL = {"batch": 1, "length": 128, "depth": 16}
-_BYTES = {"bfloat16": 2, "bool": 1, "string": 0, "complex64": 8, "complex128": 16}
+
+KINDS = FrameworkKinds(__file__)
+VIEWS, ELEMENTWISE, _OWN_ACTIVATION = map(KINDS.names, ("views", "elementwise", "own_activation"))
 
 
 def from_keras(
@@ -44,8 +45,8 @@ def from_keras(
     """Build a graph from a functional, sequential or subclassed Keras model.
 
     * Operators are named after their layers, ``encoder/dense`` in nested models; repeated calls get a number.
-    * :data:`~opweave.adapters.keras.kinds.VIEW_KINDS` make aliases, as backends do in inference.
-    * FLOPs are those of :func:`~opweave.adapters.keras.kinds.layer_flops`. A custom layer is one operator.
+    * Layers among the ``views`` in ``kinds.toml`` make aliases, as backends do in inference.
+    * FLOPs are those of :func:`~opweave.adapters.keras.read.layer_flops`. A custom layer is one operator.
 
     Parameters
     ----------
@@ -74,16 +75,63 @@ def keras_geometry(
     builder = _Builder(plain(str(model.name)), dims or {}, limits)
     ids = [op.id for op in builder.graph(model, frozenset()).operators]
     layers = dict(zip(ids, builder.layers, strict=True))
-    layout = _layout(builder.layers)
-    shapes = fit.shapes_of(graph)
+    layout, shapes = _layout(builder.layers), shapes_of(graph)
     found: dict[str, Geometry | None] = {}
     for op in graph.operators:
-        layer = layers.get(op.id)
-        if layer is None or type(layer).__name__ != op.kind or not op.inputs:
+        layer, sort = layers.get(op.id), KINDS.geometry.get(op.kind)
+        if sort is None or type(layer).__name__ != op.kind or not op.inputs:
             continue
-        if getattr(layer, "data_format", layout) in (layout, None):
-            found[op.id] = layer_geometry(layer, shapes[op.inputs[0]], layout)
-    return fit.fitting(found, graph, layout)
+        activation = getattr(getattr(layer, "activation", None), "__name__", "linear")
+        if activation in ELEMENTWISE and getattr(layer, "data_format", layout) in (layout, None):
+            found[op.id] = geometry_of(sort, _reading(layer, shapes[op.inputs[0]], layout), layout)
+    return fitting(found, graph, layout)
+
+
+def _reading(layer: Any, shape: Shape, layout: Layout) -> Reading:
+    axis = channel_axis(len(shape), layout)
+    depthwise = type(layer).__name__ == "DepthwiseConv2D" and axis is not None
+    return Reading(
+        shape=shape,
+        kernel=getattr(layer, "kernel_size", getattr(layer, "pool_size", (None,)))[0],
+        stride=int(getattr(layer, "strides", (1,))[0]),
+        dilation=int(getattr(layer, "dilation_rate", (1,))[0]),
+        groups=shape[axis] if depthwise else int(getattr(layer, "groups", 1)),
+        padding="same" if getattr(layer, "padding", "") == "same" else 0,
+        axes=[int(getattr(layer, "axis", 0))],
+    )
+
+
+def layer_flops(layer: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> float:
+    """Count the operations of one call.
+
+    Parameters
+    ----------
+    layer
+        A Keras layer or operation.
+    inputs, outputs
+        Shapes of the tensors that it reads and of those that it makes.
+
+    Returns
+    -------
+    float
+        Two for a multiply-accumulate, and one more per output element for an activation inside the layer.
+    """
+    if not outputs:
+        return 0.0
+    kind = type(layer).__name__
+    if kind in ("TimeDistributed", "Bidirectional"):
+        parts = [getattr(layer, name, None) for name in ("layer", "forward_layer", "backward_layer")]
+        inner = parts[:1] if kind == "TimeDistributed" else parts[1:]
+        return sum(layer_flops(part, inputs, outputs) for part in inner if part is not None)
+    weights = [(weight.path.split("/"), tuple(weight.shape)) for weight in getattr(layer, "weights", ())]
+    about: dict[str, Any] = {path[-2]: shape for path, shape in weights if len(path) > 1 and len(shape) > 2}
+    about |= {path[-1]: shape for path, shape in weights}
+    about |= {word: getattr(layer, word, 0) for word in ("pool_size", "equation")}
+    activation = getattr(getattr(layer, "activation", None), "__name__", "linear")
+    about["activation"] = activation != "linear" and kind not in _OWN_ACTIVATION
+    about["kernels"] = sum(math.prod(shape) for path, shape in weights if path[-1].endswith("kernel"))
+    about["keyed"] = next((shape for shape in inputs[1:2] if len(shape) == len(inputs[0])), (*inputs, ())[0])
+    return KINDS.flops(kind, inputs, outputs[0], about)
 
 
 def _layout(layers: Sequence[Any]) -> Layout:
@@ -198,7 +246,7 @@ class _Builder:
                 kind=kind,
                 inputs=inputs,
                 outputs=[id(tensor) for tensor in made],
-                view=kind in VIEW_KINDS and len(inputs) == 1 and len(made) == 1,
+                view=kind in VIEWS and len(inputs) == 1 and len(made) == 1,
                 flops=layer_flops(layer, [tuple(t.shape) for t in read], [tuple(t.shape) for t in made]),
                 module=path.replace("/", "."),
                 weights=[self._weight(weight) for weight in getattr(layer, "weights", ())],
@@ -222,8 +270,9 @@ class _Builder:
         self._keep(tensor, name)
 
     def _keep(self, tensor: Any, name: str) -> None:
-        shape = tuple(int(dim) for dim in tensor.shape)
-        self._values[id(tensor)] = Value(name, math.prod(shape) * _bytes(tensor.dtype), shape, str(tensor.dtype))
+        shape, dtype = tuple(int(dim) for dim in tensor.shape), str(tensor.dtype)
+        size = 0 if dtype == "string" else packed_bytes(shape, dtype, f"{self._where}: {name!r:.80}")
+        self._values[id(tensor)] = Value(name, size, shape, dtype)
         self._kept.append(tensor)
 
 
@@ -265,12 +314,3 @@ def _closed(layer: Any, read: list[Any], shape: tuple[int | None, ...]) -> tuple
     given, kept = equation.split("->")
     known = dict(zip(given.split(",")[0], read[0].shape, strict=False))
     return tuple(known.get(label) if dim is None else dim for label, dim in zip(kept, shape, strict=True))
-
-
-def _bytes(dtype: object) -> int:
-    """Bytes of one element."""
-    name = str(dtype)
-    digits = "".join(sign for sign in name.removesuffix("_e4m3fn") if sign.isdigit())
-    if name in _BYTES:
-        return _BYTES[name]
-    return 1 if name.startswith("float8") else max(int(digits) // 8, 1)

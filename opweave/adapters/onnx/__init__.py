@@ -7,32 +7,9 @@ from typing import TYPE_CHECKING
 from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
-    from opweave.adapters.onnx.optimizer import optimize, reorder_onnx
-    from opweave.adapters.onnx.pieces import Piece, PieceRunner, split_onnx
-    from opweave.adapters.onnx.read import from_onnx, onnx_runtime_problem
-    from opweave.adapters.onnx.session import onnx_session_options
+    from opweave.adapters.onnx.optimizer import optimize as optimize, reorder_onnx as reorder_onnx
+    from opweave.adapters.onnx.pieces import Piece as Piece, PieceRunner as PieceRunner, split_onnx as split_onnx
+    from opweave.adapters.onnx.read import from_onnx as from_onnx, onnx_runtime_problem as onnx_runtime_problem
+    from opweave.adapters.onnx.session import onnx_session_options as onnx_session_options
 
-__all__ = [
-    "Piece",
-    "PieceRunner",
-    "from_onnx",
-    "onnx_runtime_problem",
-    "onnx_session_options",
-    "optimize",
-    "reorder_onnx",
-    "split_onnx",
-]
-
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "Piece": "pieces",
-        "PieceRunner": "pieces",
-        "from_onnx": "read",
-        "onnx_runtime_problem": "read",
-        "onnx_session_options": "session",
-        "optimize": "optimizer",
-        "reorder_onnx": "optimizer",
-        "split_onnx": "pieces",
-    },
-)
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opweave.adapters.graphs.kinds import element_bits
 from opweave.adapters.onnx.model import OnnxFile, save_model
 from opweave.adapters.onnx.session import default_options, import_runtime, open_session
-from opweave.adapters.onnx.sizes import ELEMENT_BITS, Sized, element_type, sized
+from opweave.adapters.onnx.sizes import SEQUENCE, Sized, element_type, sized
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.limits import Limits
 from opweave.solvers.engines.child import ChildLimits, run_in_child
@@ -120,7 +121,7 @@ def runtime_types(file: OnnxFile, model: ModelProto, limits: Limits) -> dict[str
     return {
         name: helper.make_tensor_type_proto(TensorProto.DataType.Value(kind), shape)
         for name, (kind, shape, _) in (found or {}).items()
-        if kind in ELEMENT_BITS
+        if element_bits(kind) is not None
     }
 
 
@@ -296,7 +297,7 @@ def _described(value: object) -> tuple[str, tuple[int, ...] | None, int]:
     from onnx import TensorProto, helper
 
     if not isinstance(value, np.ndarray | np.generic):
-        return "sequence", None, bytes_of(value)
+        return SEQUENCE, None, bytes_of(value)
     text = value.dtype.kind in "OUST"
     kind = TensorProto.STRING if text else helper.np_dtype_to_tensor_dtype(value.dtype)
     return element_type(kind), tuple(value.shape), 0

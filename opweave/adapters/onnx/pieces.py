@@ -16,7 +16,7 @@ from opweave.adapters.onnx.model import reads_of, save_model
 from opweave.adapters.onnx.nodes import NamedModel, named
 from opweave.adapters.onnx.prepare import Prepared, prepare
 from opweave.adapters.onnx.session import Arrays, onnx_session_options, open_session, run_session
-from opweave.adapters.onnx.sizes import DTYPES, element_name
+from opweave.adapters.onnx.sizes import SEQUENCE, element_name
 from opweave.adapters.runtimes.groups import Group
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -178,7 +178,7 @@ class _Cutter:
         if kind is not None and (size is None or kind.tensor_type.elem_type or not kind.HasField("tensor_type")):
             return kind
         found = TypeProto()
-        if size is not None and size.dtype in DTYPES:
+        if size is not None and size.dtype != SEQUENCE:
             found.tensor_type.elem_type = TensorProto.DataType.Value(element_name(size.dtype))
         return found
 

@@ -12,8 +12,17 @@ import numpy as np
 from opweave.adapters.dims import advice
 from opweave.adapters.files import PathLike
 from opweave.adapters.onnx.dims import guesses, open_dimensions, sizes_of_inputs
+from opweave.adapters.onnx.kinds import KINDS
 from opweave.adapters.onnx.model import OnnxFile, Shaped, complete, read_model, reads_of, title
-from opweave.adapters.onnx.sizes import Sized, constant_size, element_type, initializer_size, sized, sparse_size
+from opweave.adapters.onnx.sizes import (
+    SEQUENCE,
+    Sized,
+    constant_size,
+    element_type,
+    initializer_size,
+    sized,
+    sparse_size,
+)
 from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
 from opweave.problems.limits import Limits
 
@@ -23,9 +32,6 @@ if TYPE_CHECKING:
 Inputs = Mapping[str, Any]
 """Example inputs by name: arrays, or lists of arrays for sequences."""
 
-
-WINDOWED = frozenset({"AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv"})
-"""Kinds whose output is empty when the image is smaller than the window; runtimes refuse that."""
 
 TRIED_SECONDS = 5.0
 """Longest run with each of the sizes that a refusal may advise."""
@@ -122,7 +128,9 @@ def _fits(file: OnnxFile, model: ModelProto, dims: Mapping[str, int], inputs: In
         measure(tried, found, inputs, limits)
     except (InvalidInputError, LimitExceededError):
         return False
-    windowed = [name for node in found.model.graph.node if node.op_type in WINDOWED for name in node.output]
+    windowed = [
+        name for node in found.model.graph.node if node.op_type in KINDS.names("windowed") for name in node.output
+    ]
     kinds = [found.types[name] for name in windowed if name in found.types]
     if not all(dim.dim_value > 0 for kind in kinds if complete(kind) for dim in kind.tensor_type.shape.dim):
         return False
@@ -144,7 +152,7 @@ def measure(file: OnnxFile, found: Shaped, inputs: Inputs | None, limits: Limits
                 known[name] = tensor_size(name, kind, "a node", file.where)
     for value in found.model.graph.input:
         if value.name in given and not value.type.HasField("tensor_type"):
-            known[value.name] = Sized((), "sequence", bytes_of(given[value.name]))
+            known[value.name] = Sized((), SEQUENCE, bytes_of(given[value.name]))
     constants = constants_of(found.model.graph, file.where)
     return Prepared(file, found, constants, known | _measured(file, found, known, given, limits))
 

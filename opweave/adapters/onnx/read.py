@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble
 from opweave.adapters.files import PathLike
-from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.graphs.kinds import INPLACE_KINDS
 from opweave.adapters.graphs.names import UniqueNames
-from opweave.adapters.onnx.kinds import VIEW_KINDS, node_flops
+from opweave.adapters.onnx.kinds import KINDS, RUNTIME_INPLACE_KINDS, VIEWS, node_flops
 from opweave.adapters.onnx.model import complete, inner_graphs, operator_nodes, reads_of, title
 from opweave.adapters.onnx.prepare import Inputs, Prepared, constants_of, prepare
 from opweave.adapters.onnx.scratch import kernel_scratch
-from opweave.adapters.onnx.sizes import DTYPES, Sized
+from opweave.adapters.onnx.sizes import SEQUENCE, Sized
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -23,23 +23,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-_NOT_FOLDED = """
-    Bernoulli DequantizeLinear Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike
-"""
-NOT_FOLDED = frozenset(_NOT_FOLDED.split())
-"""Operators that remain although all their inputs are constant: random ones, and those that keep weights small."""
-
-_RUNTIME_KINDS = """
-    Cast Celu Clip Elu HardSigmoid LeakyRelu LogSoftmax Relu ScatterElements Selu Sigmoid Softmax Softplus Softsign
-    Tanh ThresholdedRelu Trilu
-"""
-
-RUNTIME_INPLACE_KINDS: Set[str] = frozenset(_RUNTIME_KINDS.split())
-"""Kinds whose CPU kernels write over their first input when it is not needed afterwards.
-
-They were found by running every elementwise kind on a dying input and reading the arena's counter before and after
-(ONNX Runtime 1.31.1, optimisations off). Sums, products, roots, exponentials and normalisations could run in place, but
-take new memory."""
+_NOT_FOLDED = KINDS.names("not_folded")
 
 
 def from_onnx(
@@ -60,7 +44,7 @@ def from_onnx(
     * Initialisers (also sparse ones), Constant nodes, and values that depend only on them become parameters, because
       ONNX Runtime computes all of these before it runs. Constants that no operator reads are omitted, and so are graph
       outputs that are constants, because they take no planned memory.
-    * :data:`~opweave.adapters.onnx.kinds.VIEW_KINDS` make aliases; a view of a constant is not an operator, only
+    * :data:`~opweave.adapters.onnx.kinds.VIEWS` make aliases; a view of a constant is not an operator, only
       another name for the constant.
     * An output that no operator reads and whose shape is unknown (the mask of an old Dropout) is omitted.
     * Model-local functions are inlined, and so is the branch of an If whose condition is known. Every other If, every
@@ -97,12 +81,12 @@ def graph_of(prepared: Prepared, inplace_kinds: Set[str]) -> OpGraph:
 def follows(node: NodeProto, fixed: Container[str]) -> bool:
     """Whether a node is no operator because it depends only on constants, whose names are ``fixed``."""
     reads = [name for name in node.input if name]
-    view = node.op_type in VIEW_KINDS and bool(reads) and reads[0] in fixed
+    view = node.op_type in VIEWS and bool(reads) and reads[0] in fixed
     return view or (_folds(node) and all(name in fixed for name in reads))
 
 
 def _folds(node: NodeProto) -> bool:
-    return not node.domain and node.op_type not in NOT_FOLDED and not inner_graphs(node)
+    return not node.domain and node.op_type not in _NOT_FOLDED and not inner_graphs(node)
 
 
 def _kind(node: NodeProto) -> str:
@@ -164,7 +148,7 @@ class _Reader:
             kind=_kind(node),
             inputs=reads,
             outputs=writes,
-            view=bool(reads) and not copied and (node.op_type in VIEW_KINDS or self._keeps_type(node)),
+            view=bool(reads) and not copied and (node.op_type in VIEWS or self._keeps_type(node)),
             folds=_folds(node),
             flops=node_flops(node, shapes, self._shape(writes[0]) if writes else ()),
             workspace_bytes=self._scratch(node) if self._runtime else 0,
@@ -214,7 +198,7 @@ class _Reader:
 
 
 def _value(name: str, size: Sized) -> Value:
-    return Value(name, size.bytes, size.shape if size.dtype in DTYPES else None, size.dtype)
+    return Value(name, size.bytes, None if size.dtype == SEQUENCE else size.shape, size.dtype)
 
 
 def onnx_runtime_problem(
@@ -228,8 +212,8 @@ def onnx_runtime_problem(
 
     * Inputs are the caller's arrays and are not copied: ``inputs="excluded"``.
     * Outputs come from the runtime's arena and live to the end: ``outputs="kept"``.
-    * :data:`RUNTIME_INPLACE_KINDS` overwrite a dying first input, but never with a graph output, and never a graph
-      input. A view that is a graph output is a copy.
+    * :data:`~opweave.adapters.onnx.kinds.RUNTIME_INPLACE_KINDS` overwrite a dying first input, but never with a graph
+      output, and never a graph input. A view that is a graph output is a copy.
     * What no operator reads is never freed before the end.
     * Kernels of convolutions and recurrent layers take scratch memory while they run, as with one thread (see
       :mod:`opweave.adapters.onnx.scratch`).

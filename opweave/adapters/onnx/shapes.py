@@ -29,6 +29,7 @@ from onnx import (
 
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.adapters.onnx.dims import fix_dimensions, open_dimensions
+from opweave.adapters.onnx.kinds import KINDS
 from opweave.adapters.onnx.measured import runtime_types
 from opweave.adapters.onnx.model import (
     LARGE_BYTES,
@@ -54,14 +55,7 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, "NDArray[np.generic]"]
 
-_COMPUTED = """
-    Abs Add And ArgMax ArgMin Cast CastLike Ceil Clip Compress Concat Constant ConstantOfShape CumSum Div Equal Expand
-    Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual Identity Less LessOrEqual Max Mean Min Mod Mul
-    Neg NonZero Not OneHot Or Pad Pow Range ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Reshape Round
-    ScatterElements ScatterND Sign Slice Split Sqrt Squeeze Sub Sum Tile TopK Transpose Trilu Unique Unsqueeze Where Xor
-"""
-COMPUTED = frozenset(_COMPUTED.split())
-"""Kinds that are computed when all their inputs are known and their output is small."""
+_COMPUTED = KINDS.names("computed")
 
 _AS_LONG_AS_INPUT = frozenset({"Compress", "NonZero", "Unique"})
 """Kinds whose output has an unknown shape before they are computed, but cannot be much larger than the input."""
@@ -250,7 +244,7 @@ class _Inference:
             if dims is not None:
                 self._keep(node.output[0], _shape_value(node, dims))
             return
-        if node.op_type not in COMPUTED or not all(name in self._data for name in node.input if name):
+        if node.op_type not in _COMPUTED or not all(name in self._data for name in node.input if name):
             return
         if node.op_type not in _AS_LONG_AS_INPUT and not all(map(self._is_small, filter(None, node.output))):
             return

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from opweave.adapters.assemble import packed_bytes
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.limits import MAX_BYTES
 
 if TYPE_CHECKING:
     from onnx import NodeProto, SparseTensorProto, TensorProto
 
-_NAMES_BY_BITS = {
-    2: "INT2 UINT2",
-    4: "FLOAT4E2M1 INT4 UINT4",
-    6: "FLOAT6E2M3 FLOAT6E3M2",
-    8: "BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0 INT8 UINT8",
-    16: "BFLOAT16 FLOAT16 INT16 UINT16",
-    32: "FLOAT INT32 UINT32",
-    64: "COMPLEX64 DOUBLE INT64 UINT64",
-    128: "COMPLEX128",
-    256: "STRING",
-}
-ELEMENT_BITS = {name: bits for bits, names in _NAMES_BY_BITS.items() for name in names.split()}
-"""Bits of one element. Elements smaller than a byte are packed, and the last byte is padded. Of a text, only the object
-that holds it is counted, as ONNX Runtime's allocator does."""
+_DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+SEQUENCE = "sequence"
+"""Type of what is no tensor, such as a list of tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +46,7 @@ def sized(shape: Sequence[int], dtype: str, what: str) -> Sized:
     shape
         The dimensions, all known; 0 is legal.
     dtype
-        A key of :data:`ELEMENT_BITS`.
+        ONNX's name of the element type.
     what
         Name of the tensor in errors, file first.
 
@@ -70,28 +60,7 @@ def sized(shape: Sequence[int], dtype: str, what: str) -> Sized:
     >>> sized([3, 5], "INT4", "example").bytes
     8
     """
-    for position, dim in enumerate(shape):
-        if dim < 0:
-            raise InvalidInputError(
-                f"{what} has dimension {dim} at position {position}; a size is 0 or more, so fix it with "
-                "'python -m onnxruntime.tools.make_dynamic_shape_fixed' or export the model again"
-            )
-    bits = ELEMENT_BITS.get(dtype)
-    if bits is None:
-        raise InvalidInputError(f"{what} holds elements of {dtype}, which have no fixed size; remove that part")
-    size = (math.prod(shape) * bits + 7) // 8
-    if size > MAX_BYTES:
-        raise InvalidInputError(f"{what} has dimensions {list(shape)}, more than 2**53 bytes; check the model's shapes")
-    return Sized(tuple(shape), _dtype(dtype), size)
-
-
-def _dtype(name: str) -> str:
-    return {"FLOAT": "float32", "DOUBLE": "float64"}.get(name, name.lower())
-
-
-_NAMES = {_dtype(name): name for name in ELEMENT_BITS}
-DTYPES = frozenset(_NAMES)
-"""Element types of tensors, as :class:`Sized` names them; a sequence has another."""
+    return Sized(tuple(shape), _DTYPES.get(dtype, dtype.lower()), packed_bytes(shape, dtype, what))
 
 
 def element_name(dtype: str) -> str:
@@ -102,7 +71,7 @@ def element_name(dtype: str) -> str:
     >>> element_name("float32")
     'FLOAT'
     """
-    return _NAMES[dtype]
+    return _NAMES.get(dtype, dtype.upper())
 
 
 def initializer_size(tensor: TensorProto, what: str) -> Sized:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
-from xml.etree.ElementTree import Element, TreeBuilder
-from xml.parsers import expat
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import Limits
 
-_CHUNK = 1 << 20
 _WORDS = """
     back_edges body data dim edge edges else_body input layer layers net output port port_map then_body
 """
@@ -35,56 +32,41 @@ def read_document(content: bytes, where: str, limits: Limits) -> Element:
     InvalidInputError, LimitExceededError
         When it is no XML, has a document type, is nested too deep or too large.
     """
-    reader, parser = _Reader(where, limits), expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
-    parser.CharacterDataHandler = reader.text
-    parser.StartDoctypeDeclHandler = reader.refuse
-    parser.buffer_text = True
-    stream = io.BytesIO(content)
+    parser = XMLParser(target=_Builder(where, limits))
     try:
-        while chunk := stream.read(_CHUNK):
-            parser.Parse(chunk, False)
-        parser.Parse(b"", True)
-    except expat.ExpatError as error:
+        parser.feed(content)
+        root: Element = parser.close()
+    except (ParseError, LookupError) as error:
         raise InvalidInputError(f"{where}: not XML, or cut off ({error}); convert or download it again") from None
-    except (ValueError, LookupError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise InvalidInputError(f"{where}: not XML in an encoding that is known here ({error})") from None
-    return reader.root()
+    return root
 
 
-class _Reader:
+class _Builder(TreeBuilder):
+    """Builds the elements that describe the graph."""
+
     def __init__(self, where: str, limits: Limits) -> None:
+        super().__init__()
         self._where, self._limits = where, limits
-        self._builder = TreeBuilder()
         self._depth = self._skipped = self._count = 0
 
-    def start(self, word: str, attributes: Mapping[str, str]) -> None:
+    def start(self, tag: str, attrs: Mapping[str, str], /) -> Element | None:  # type: ignore[override]
         self._depth += 1
         if self._depth > self._limits.nesting:
             raise InvalidInputError(f"{self._where}: elements are nested deeper than {self._limits.nesting}")
-        if self._skipped or (word not in _KEPT and self._depth > 1):
-            self._skipped += 1
-            return
-        self._count += 1
+        self._skipped += bool(self._skipped or (tag not in _KEPT and self._depth > 1))
+        self._count += not self._skipped
         if self._count > self._limits.edges:
             raise LimitExceededError(f"{self._where}: more than {self._limits.edges:,} elements")
-        self._builder.start(word, dict(attributes))
+        return None if self._skipped else super().start(tag, dict(attrs))
 
-    def end(self, word: str) -> None:
+    def end(self, tag: str, /) -> Element | None:  # type: ignore[override]
         self._depth -= 1
-        if self._skipped:
-            self._skipped -= 1
-        else:
-            self._builder.end(word)
+        self._skipped -= bool(skipped := self._skipped)
+        return None if skipped else super().end(tag)
 
-    def text(self, text: str) -> None:
+    def data(self, data: str, /) -> None:
         if not self._skipped:
-            self._builder.data(text)
+            super().data(data)
 
-    def refuse(self, *_: object) -> None:
+    def doctype(self, *_: object) -> None:
         raise InvalidInputError(f"{self._where}: it declares a document type, which OpenVINO never writes")
-
-    def root(self) -> Element:
-        return self._builder.close()

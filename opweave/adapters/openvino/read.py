@@ -11,13 +11,15 @@ from xml.etree.ElementTree import Element
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.dims import filled
 from opweave.adapters.files import PathLike, place, read_bytes
-from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.graphs.kinds import INPLACE_KINDS, FrameworkKinds
 from opweave.adapters.openvino.document import read_document
-from opweave.adapters.openvino.kinds import BITS, COMMON, NOT_FOLDED, VIEWS, layer_flops
 from opweave.adapters.runtime_answers import Question
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+
+KINDS = FrameworkKinds(__file__)
+VIEWS, NOT_FOLDED = map(KINDS.names, ("views", "not_folded"))
 
 _BODIES = ("body", "then_body", "else_body")
 
@@ -51,7 +53,7 @@ def from_openvino(
       other shapes and runs nothing.
     * Constants become parameters, with the bytes that they have in the ``.bin`` file, and so do values that follow from
       constants alone, because OpenVINO computes these when it compiles the model.
-    * :data:`~opweave.adapters.openvino.kinds.VIEWS` make aliases. What reads and assigns a variable stays in order.
+    * Layers among the ``views`` in ``kinds.toml`` make aliases. What reads and assigns a variable stays in order.
     * A Loop, a TensorIterator and an If are single operators: they read the constants inside them, their workspace is
       what their largest inner graph needs in the order of the file, and the operations of each inner graph count once.
 
@@ -180,14 +182,14 @@ class _Builder:
         name = (port.get("names") or "").split(",")[0] or _name(layer)
         if several and not port.get("names"):
             name = f"{name}.{port.get('id')}"
-        precision = (port.get("precision") or "").upper()
+        precision = (port.get("precision") or "").lower()
         shape = tuple(_size(dim, self._where, name) for dim in port)
         about = layer.find("data")
         if layer.get("type") == "Const" and about is not None and about.get("size") is not None:
-            return Value(name, _whole(about.get("size"), self._where, "size"), shape, precision.lower())
+            return Value(name, _whole(about.get("size"), self._where, "size"), shape, precision)
         what = f"{self._where}: what {layer.get('type')} {_name(layer)!r:.200} makes"
-        size = packed_bytes(shape, BITS.get(precision), precision or "no type", what)
-        return Value(name, size, shape, precision.lower())
+        size = packed_bytes(shape, precision or "no type", what)
+        return Value(name, size, shape, precision)
 
     def _node(
         self,
@@ -211,9 +213,9 @@ class _Builder:
             outputs=made,
             view=kind in VIEWS,
             folds=kind not in NOT_FOLDED and not inner,
-            flops=layer_flops(kind, shapes, (values[made[0]].shape or ()) if made else ()),
+            flops=KINDS.flops(kind, shapes, (values[made[0]].shape or ()) if made else ()),
             bodies=graphs,
-            word=COMMON.get(kind, ""),
+            word=KINDS.common.get(kind, ""),
             module=_name(layer).rpartition("/")[0],
             weights=weights,
             looks=[_variable(layer)] * (kind == "ReadValue"),

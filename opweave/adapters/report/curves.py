@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike
-from opweave.adapters.report.figures import entitle, look_of, new_figure, safe_text, save_figure
-from opweave.adapters.report.questions import Answered, counts_of, explain, readable_measure
+from opweave.adapters.report.figures import (
+    BEST,
+    BOUND,
+    DASHES,
+    MUTED,
+    SENT,
+    entitle,
+    look_of,
+    new_figure,
+    safe_text,
+    save_figure,
+    shortened,
+)
+from opweave.adapters.report.questions import Answered, counts_of, explain, readable_measure, signed
 from opweave.adapters.report.views import problem_of
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
@@ -20,6 +32,7 @@ from opweave.solvers.questions.answers import Answer, readable_value
 from opweave.solvers.questions.compare import Comparison
 from opweave.solvers.questions.pareto import Front
 from opweave.solvers.questions.sweep import Sweep
+from opweave.solvers.run import agree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,6 +77,13 @@ class Curve(NamedTuple):
     refuted: Sequence[float] = ()
     marked: Sequence[int] | None = None
 
+    @property
+    def seen(self) -> Points:
+        """The bounds; none if they are where the plans are, or unknown, so that no line of theirs can be seen."""
+        plans = dict(self.plans)
+        apart = [at for at, value in self.bounds if not (math.isnan(value) or agree(plans.get(at, math.nan), value))]
+        return self.bounds if apart else []
+
 
 def curves_figure(curves: Sequence[Curve], *, steps: bool, note: str = "") -> tuple[Figure, Axes]:
     """Draw plans as solid lines, and the bounds that no plan can cross as dashed ones of the same colour."""
@@ -75,7 +95,7 @@ def curves_figure(curves: Sequence[Curve], *, steps: bool, note: str = "") -> tu
         look = look_of(number) if len(curves) > 1 else look_of(number)._replace(width=2.0, size=7.0)
         colour, style = look.colour, "steps-post" if steps else "default"
         line: dict[str, Any] = {"color": colour, "zorder": look.order, "drawstyle": style}
-        axes.plot(*_columns(curve.bounds), linestyle=look.dashes, linewidth=0.6 * look.width, **line)
+        axes.plot(*_columns(curve.seen), linestyle=look.dashes, linewidth=0.6 * look.width, **line)
         line |= {"marker": look.marker, "markersize": look.size, "linestyle": look.style, "linewidth": look.width}
         label = safe_text(plain(curve.label))
         handles += axes.plot(*_columns(curve.plans), markevery=curve.marked, label=label, **line)
@@ -83,7 +103,7 @@ def curves_figure(curves: Sequence[Curve], *, steps: bool, note: str = "") -> tu
             foot = axes.get_xaxis_transform()
             axes.plot(place, 0.03, marker="x", color=colour, markersize=1.2 * look.size, transform=foot)
     grey: dict[str, Any] = {"color": "#333333"}
-    if any(curve.bounds for curve in curves):
+    if any(curve.seen for curve in curves):
         handles.append(Line2D([], [], linestyle=look_of(0).dashes, label="dashed: no plan is better", **grey))
     if any(curve.refuted for curve in curves):
         handles.append(Line2D([], [], linestyle="", marker="x", label="proved: no plan", **grey))
@@ -152,46 +172,39 @@ def progress_figure(
             raise InvalidInputError(f"result {name!r:.60} is one of {result.problem!r:.60}, not of {problem.kind!r}")
     if seconds is not None and not 0 < seconds < math.inf:
         raise InvalidInputError(f"seconds is {seconds!r:.60}; the time axis ends at a finite number above 0")
-    if all(each.objective is None and each.bound is None and not each.incumbents for each in named.values()):
+    final = [value for each in named.values() for value in (each.objective, each.bound) if value is not None]
+    factor, unit = unit_of(max(final, default=0), problem.unit)
+    found = {
+        name: (_history(each, "objective", factor), _history(each, "bound", factor)) for name, each in named.items()
+    }
+    changes = [time for pair in found.values() for points in pair for time, _ in points]
+    if not changes:
         names = ", ".join(map(repr, named))
         raise InvalidInputError(f"no plan and no bound to draw in the results of {names:.200}; give them more time")
-    headline = f"{problem.graph.name[:40]}: best plan and bound over time" if title is None else title
-    return _search_figure(named, problem.unit, seconds, headline, problem.assumptions())
-
-
-def _search_figure(
-    results: Mapping[str, Result[Any]], unit: str, seconds: float | None, headline: str, subtitle: str
-) -> Figure:
-    values = [value for each in results.values() for value in (each.objective, each.bound) if value is not None]
-    factor, name = unit_of(max(values, default=0), unit)
-    found = {name: _searched(result, factor) for name, result in results.items()}
-    changes = [time for pair in found.values() for points in pair for time, _ in points]
     begin = 10 ** math.floor(math.log10(max(EARLIEST, min([FIRST, *changes]))))
-    last = max((_end(result) for result in results.values()), default=0.0) if seconds is None else seconds
+    last = max(map(_end, named.values())) if seconds is None else seconds
     end = max([last, *changes, 10 * begin])
     curves = []
-    for solver, (plans, bounds) in found.items():
-        upper, lower = (
-            [*((max(time, begin), value) for time, value in each), *_until(each, end)] for each in (plans, bounds)
-        )
-        curves.append(Curve(_label(solver, results[solver], unit), upper, lower, marked=[max(0, len(plans) - 1)]))
+    for name, pair in found.items():
+        plans, bounds = ([*((max(time, begin), value) for time, value in each), *_last(each, end)] for each in pair)
+        label = _label(name, named[name], problem.unit)
+        curves.append(Curve(label, plans, bounds, marked=[max(0, len(pair[0]) - 1)]))
     figure, axes = curves_figure(curves, steps=True)
     axes.set_xscale("log")
     axes.set_xlim(begin, end)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("")
-    axes.set_ylim(*_range([plans for plans, _ in found.values()], [bounds for _, bounds in found.values()]))
-    axes.set_xlabel("seconds", fontsize=11)
-    axes.set_ylabel(f"objective ({name})", fontsize=11)
-    entitle(axes, headline, subtitle)
-    return figure
+    best = [value for plans, _ in found.values() for _, value in plans]
+    axes.set_ylim(*_range(best, [bounds[-1][1] for _, bounds in found.values() if bounds]))
+    headline = f"{problem.graph.name[:40]}: best plan and bound over time" if title is None else title
+    return _dressed(figure, axes, headline, problem.assumptions(), "seconds", f"objective ({unit})")
 
 
 def _end(result: Result[Any]) -> float:
     return max([result.timings.total, *(each.seconds for each in result.incumbents)])
 
 
-def _until(points: Points, end: float) -> Points:
+def _last(points: Points, end: float) -> Points:
     return [(end, points[-1][1])] if points else []
 
 
@@ -200,31 +213,23 @@ def _label(solver: str, result: Result[Any], unit: str) -> str:
     return text if result.bound is None else f"{text}, at least {readable(max(result.bound, 0), unit)}"
 
 
-def _searched(result: Result[Any], factor: float) -> tuple[Points, Points]:
-    """Read a result's solutions and bounds; its final ones are added if its incumbents lack them."""
-    seen, end = sorted(result.incumbents, key=lambda one: one.seconds), _end(result)
-    plans = [(one.seconds, one.objective) for one in seen] + [(end, result.objective)]
-    bounds = [(one.seconds, one.bound) for one in seen] + [(end, result.bound)]
-    return list(_changes(plans, factor)), list(_changes(bounds, factor))
+def _history(result: Result[Any], field: str, factor: float) -> Points:
+    """When the objective or the bound changed, and to what; the final one is added if the incumbents lack it."""
+    seen = [(each.seconds, getattr(each, field)) for each in sorted(result.incumbents, key=lambda one: one.seconds)]
+    points: Points = []
+    for time, value in [*seen, (_end(result), getattr(result, field))]:
+        if value is not None and (not points or points[-1][1] != max(value, 0) / factor):
+            points.append((time, max(value, 0) / factor))
+    return points
 
 
-def _changes(points: Sequence[tuple[float, float | None]], factor: float) -> Iterator[tuple[float, float]]:
-    last = None
-    for time, value in points:
-        if value is not None and value != last:
-            yield time, max(value, 0) / factor
-            last = value
-
-
-def _range(plans: Sequence[Points], bounds: Sequence[Points]) -> tuple[float, float]:
+def _range(plans: Sequence[float], bounds: Sequence[float]) -> tuple[float, float]:
     """Limits of the axis. All solutions and the best bound lie inside; so do bounds that at most double the range."""
-    values, proved = [value for points in plans for _, value in points], [points[-1][1] for points in bounds if points]
-    values += [max(proved)] if proved else []
-    low, high = min(values, default=0.0), max(values, default=1.0)
-    near = [bound for bound in proved if max(high, bound) - min(low, bound) <= 2 * (high - low)]
+    inside = [*plans, *sorted(bounds)[-1:]]
+    low, high = min(inside), max(inside)
+    near = [bound for bound in bounds if max(high, bound) - min(low, bound) <= 2 * (high - low)]
     low, high = min([low, *near]), max([high, *near])
-    spread = high - low if high - low > ROUNDING * high else high
-    room = MARGIN * spread or 1.0
+    room = MARGIN * (high - low if high - low > ROUNDING * high else high) or 1.0
     return (0.0 if low < NEAR_ZERO * high else max(0.0, low - room)), high + room
 
 
@@ -237,11 +242,41 @@ def plot(answered: Answered, path: PathLike | None = None) -> Figure:
 
 
 def figure_of(answered: Answered) -> Figure:
-    """Draw the answers: the searches of a comparison, the curves of a sweep, or the steps of a front."""
+    """Draw the answers: the bars of a comparison, the curves of a sweep, or the steps of a front."""
     if isinstance(answered, Comparison):
-        results = {row.solver: row.result for row in answered.rows if row.result is not None}
-        return _search_figure(results, answered.unit, None, "Solvers side by side", explain(answered))
+        return _comparison_figure(answered)
     return _sweep_figure(answered) if isinstance(answered, Sweep) else _front_figure(answered)
+
+
+def _comparison_figure(found: Comparison) -> Figure:
+    """Draw a bar for every solver, and the best bound."""
+    figure, axes = new_figure(9.0, 1.9 + 0.42 * len(found.rows))
+    longest = max((row.objective or 0 for row in found.rows), default=0)
+    factor, unit = unit_of(longest, found.unit)
+    best = None if found.best is None else found.best.objective
+    for place, row in enumerate(found.rows):
+        text = plain(row.reason or "no plan")
+        if row.objective is not None:
+            share = found.relative(row.solver)
+            text = readable(row.objective, found.unit) + ("" if share is None else f" ({signed(share - 1)})")
+            leads = best is not None and agree(row.objective, best)
+            axes.barh(place, row.objective / factor, height=0.62, color=BEST if leads else SENT)
+        style: dict[str, Any] = {"color": MUTED} if row.objective is None else {}
+        axes.text((row.objective or 0) / factor, place, f"  {shortened(text, 90)}", va="center", fontsize=9, **style)
+    bounds = [row.bound for row in found.rows if row.bound is not None]
+    if bounds:
+        label = f"no plan needs less than {readable(max(bounds), found.unit)}"
+        axes.axvline(max(bounds) / factor, color=BOUND, linestyle=(0, DASHES[0]), linewidth=1.4, label=label)
+        figure.legend(loc="outside lower center", frameon=False, fontsize=9.5)
+    axes.set_yticks(range(len(found.rows)), [safe_text(plain(row.solver)) for row in found.rows])
+    axes.set_ylim(len(found.rows) - 0.4, -0.6)
+    axes.set_xlim(0, 1.25 * longest / factor or 1.0)
+    axes.grid(visible=False)
+    axes.set_xlabel(
+        f"objective ({unit}); shares: against {found.baseline}" if found.baseline else f"objective ({unit})"
+    )
+    entitle(axes, "Solvers side by side", explain(found))
+    return figure
 
 
 def _sweep_figure(found: Sweep) -> Figure:
@@ -264,7 +299,8 @@ def _sweep_figure(found: Sweep) -> Figure:
         label = ", ".join(f"{axis} {readable_value(axis, value)}" for axis, value in chosen.items())
         curves.append(_answered(label or "best plan", sorted(rows, key=lambda pair: pair[0]), factor))
     left_out = len(combinations) - MOST_CURVES
-    figure, axes = curves_figure(curves, steps=False, note=f"{left_out} curves left out" if left_out > 0 else "")
+    note = f"{left_out} curves left out" if left_out > 0 else ""
+    figure, axes = _roomy(*curves_figure(curves, steps=False, note=note))
     ticks = ranked[:: max(1, len(ranked) // 10)]
     words = [safe_text(plain(readable_value(main, value))) for value in ticks]
     axes.set_xticks([places[value] for value in ticks], words)
@@ -291,7 +327,7 @@ def _front_figure(found: Front) -> Figure:
         plans = [(at, _number(row.values[goal]) / factor) for at, row in placed]
         refuted = [max(below) / wide] if below and not curves else []
         curves.append(_answered(label, placed, factor)._replace(plans=plans, refuted=refuted))
-    figure, axes = curves_figure(curves, steps=True)
+    figure, axes = _roomy(*curves_figure(curves, steps=True))
     headline = f"{goal} against {across}"
     return _dressed(figure, axes, headline, explain(found), f"{across} ({width})", f"{goal} ({name})")
 
@@ -304,12 +340,16 @@ def _answered(label: str, rows: Sequence[tuple[float, Answer]], factor: float) -
     return Curve(label, plans, bounds, [at for at, row in rows if row.status is Status.INFEASIBLE])
 
 
-def _dressed(figure: Figure, axes: Axes, headline: str, subtitle: str, across: str, up: str) -> Figure:
-    axes.set_xlabel(safe_text(plain(across)))
-    axes.set_ylabel(safe_text(plain(up)))
+def _roomy(figure: Figure, axes: Axes) -> tuple[Figure, Axes]:
     axes.margins(x=0.06, y=0.12)
-    entitle(axes, headline, subtitle)
     axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))  # nothing that is measured is negative
+    return figure, axes
+
+
+def _dressed(figure: Figure, axes: Axes, headline: str, subtitle: str, across: str, up: str) -> Figure:
+    axes.set_xlabel(safe_text(plain(across)), fontsize=11)
+    axes.set_ylabel(safe_text(plain(up)), fontsize=11)
+    entitle(axes, headline, subtitle)
     return figure
 
 

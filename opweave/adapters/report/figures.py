@@ -6,10 +6,13 @@ import io
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, write_bytes
+from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -155,6 +158,17 @@ def shortened(text: str, letters: int) -> str:
         return safe_text(text)
     half = max(1, (letters - 2) // 2)
     return safe_text(f"{text[: letters - 2 - half]}..{text[-half:]}" if letters > 5 else text[:letters])
+
+
+def boxes_of(axes: Axes, boxes: FloatArray, **style: Any) -> None:
+    """Draw boxes, thousands of them at once, given as left, right, one and the other end. Shape (boxes, 4)."""
+    from matplotlib.collections import PolyCollection
+
+    left, right, low, high = boxes.T
+    corners = np.stack([left, low, right, low, right, high, left, high], axis=1).reshape(-1, 4, 2)
+    drawn = PolyCollection(list(corners), **style)
+    drawn.set_rasterized(len(corners) > MOST_SHAPES)
+    axes.add_collection(drawn)
 
 
 def png(figure: Figure) -> bytes:

@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import ClassVar
 
 from opweave.adapters.report.view import Row, View
-from opweave.adapters.report.workbench.panels import Panel, Parts
+from opweave.adapters.report.workbench.data import Panel, Parts
 from opweave.adapters.runtimes.plan_exports import device_map
-from opweave.formulations.batched_mapping.shortage import shortage as batched_shortage
-from opweave.formulations.placement.shortage import shortage as placement_shortage
-from opweave.formulations.slicing.shortage import shortage as slicing_shortage
+from opweave.formulations.batched_mapping.instance import shortage as batched_shortage
+from opweave.formulations.placement.instance import shortage as placement_shortage
+from opweave.formulations.slicing.instance import shortage as slicing_shortage
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.measures import throughput
 from opweave.problems.placement.spec import Placement, PlacementDetails, Schedule
@@ -19,6 +19,7 @@ from opweave.problems.slicing.play import SlicedStep
 from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
 from opweave.problems.timeline import ActivityKind
 from opweave.problems.units import precise_seconds, readable_rate, readable_share
+from opweave.problems.words import counted
 
 
 class PlacementView(View[Placement, Schedule, PlacementDetails]):
@@ -29,12 +30,9 @@ class PlacementView(View[Placement, Schedule, PlacementDetails]):
     baseline: ClassVar[str | None] = "one_device"
     noun: ClassVar[str] = "placement"
     better: ClassVar[str] = "shorter"
+    shortage = staticmethod(placement_shortage)
     plan_file: ClassVar[str] = "schedule.json"
     figure_file: ClassVar[str] = "schedule.png"
-
-    def shortage(self) -> str | None:
-        """Find a device or operator for which nothing fits."""
-        return placement_shortage(self.problem)
 
     def exports(self) -> Mapping[str, object]:
         """Add the device map."""
@@ -49,6 +47,7 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
     baseline: ClassVar[str | None] = "best_device"
     noun: ClassVar[str] = "mapping"
     better: ClassVar[str] = "shorter"
+    shortage = staticmethod(batched_shortage)
     plan_file: ClassVar[str] = "batches.json"
     figure_file: ClassVar[str] = "batches.png"
 
@@ -67,9 +66,9 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
         takes = "One input takes" if self.problem.batch == 1 else f"{self.problem.batch:,} inputs take"
         return f"{takes} {took}{speed}, on {len(self.used)} of {len(self.uses)} devices."
 
-    def sentences(self) -> Iterator[str]:
+    def binding(self) -> Iterator[str]:
         """Add how many operators split their batch."""
-        yield from super().sentences()
+        yield from super().binding()
         devices = self.solution.devices_by_operator()
         split = sum(len(names) > 1 for names in devices.values())
         if self.problem.batch == 1:
@@ -78,10 +77,6 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
             yield "No operator splits its batch."
         else:
             yield f"{split:,} of {len(devices):,} operators split their batch over several devices."
-
-    def shortage(self) -> str | None:
-        """Find a device or operator for which nothing fits."""
-        return batched_shortage(self.problem)
 
     def notes(self, activity: int) -> Mapping[str, object]:
         """Give the inputs of a batch or a transfer. Batches come first, in the plan's order."""
@@ -102,19 +97,9 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
             found.setdefault(cause, []).append(effect)
         return found
 
-    def headline(self) -> str:
-        """The inputs, the time, the throughput, and the gain against one device."""
-        name, rate = self.problem.graph.name[:40], throughput(self.timeline)
-        text = f"{name}: {self.problem.batch:,} inputs in {precise_seconds(self.timeline.end)}"
-        text += "" if rate is None else f", {readable_rate(rate)} a second"
-        if self.alone is None or self.timeline.end <= 0:
-            return text
-        gain = self.alone.seconds / self.timeline.end
-        return f"{text}, {gain:.2f} times the best single device" if gain > 1.0 + 1e-6 else text
-
-    def subtitle(self) -> str:
-        """Put the number of batches first."""
-        return f"{len(self.solution.batches):,} batches of {super().subtitle()}"
+    def amount(self) -> str:
+        """The inputs and their time."""
+        return f"{counted(self.problem.batch, 'input')} in {precise_seconds(self.timeline.end)}"
 
 
 def spans(inputs: Sequence[int]) -> str:
@@ -142,6 +127,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
     baseline: ClassVar[str | None] = "one_device"
     subject: ClassVar[str] = "One input"
     better: ClassVar[str] = "faster"
+    shortage = staticmethod(slicing_shortage)
     plan_file: ClassVar[str] = "slices.json"
     figure_file: ClassVar[str] = "slices.png"
 
@@ -150,29 +136,27 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
         whole = sum(not cutting.lengths for cutting in self.problem.cuttings.values())
         return [*super().rows(), ("operators that cannot be cut", f"{whole:,} of {len(self.problem.cuttings):,}")]
 
-    def sentences(self) -> Iterator[str]:
+    def binding(self) -> Iterator[str]:
         """Add how operators are cut, where the time goes, and which operators stay whole."""
-        yield from super().sentences()
-        details, steps = self.details, self.details.steps
-        if details.latency > 0:
-            shared = self.problem.channel == "shared"
-            wait = sum(s.airtime if shared else s.transfer_seconds[s.slowest] for s in steps) + details.gather_seconds
-            rows, channels = (
-                sum(s.dimension == each and len(s.shares) > 1 for s in steps) for each in ("rows", "channels")
-            )
-            if rows + channels:
-                yield f"{rows:,} operators are cut along the rows and {channels:,} along the channels."
-                yield f"{readable_share(wait / details.latency)} of the time is waiting for data."
-            else:
-                yield "No operator is cut."
+        yield from super().binding()
+        steps = self.details.steps
+        rows, channels = (
+            sum(s.dimension == each and len(s.shares) > 1 for s in steps) for each in ("rows", "channels")
+        )
+        if self.details.latency > 0 and rows + channels:
+            wait = sum(map(self._wait, steps)) + self.details.gather_seconds
+            yield f"{rows:,} operators are cut along the rows and {channels:,} along the channels."
+            yield f"{readable_share(wait / self.details.latency)} of the time is waiting for data."
+        elif self.details.latency > 0:
+            yield "No operator is cut."
         kept = [(name, cutting.why_whole) for name, cutting in self.problem.cuttings.items() if not cutting.lengths]
         if kept:
             name, why = kept[0]
             yield f"{len(kept):,} of {len(self.problem.cuttings):,} operators cannot be cut; of {name!r}, {why}."
 
-    def shortage(self) -> str | None:
-        """Find a device or operator for which nothing fits."""
-        return slicing_shortage(self.problem)
+    def _wait(self, step: SlicedStep) -> float:
+        """Seconds in which the slowest device waits for data."""
+        return step.airtime if self.problem.channel == "shared" else step.transfer_seconds[step.slowest]
 
     def notes(self, activity: int) -> Mapping[str, object]:
         """Say which part of its operator a device computes."""
@@ -198,7 +182,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
     def panels(self) -> Sequence[Panel]:
         """Who computes which part of every operator, and what the parts wait for."""
         index, steps = self.problem.graph.operator_index, self.details.steps
-        devices, shared = [device.name for device in self.problem.cluster.devices], self.problem.channel == "shared"
+        devices = [device.name for device in self.problem.cluster.devices]
         return [
             Parts(
                 title="Slices",
@@ -206,7 +190,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
                 operators=[index[step.operator] for step in steps],
                 shares=[[round(step.shares.get(name, 0.0), 5) for name in devices] for step in steps],
                 words=[step.dimension for step in steps],
-                waits=[s.airtime if shared else s.transfer_seconds[s.slowest] for s in steps],
+                waits=[self._wait(step) for step in steps],
                 works=[step.compute_seconds[step.slowest] for step in steps],
             )
         ]

@@ -20,13 +20,12 @@ from opweave.adapters.report.progress_line import counted as progress_bar
 from opweave.adapters.report.tables import text_table
 from opweave.adapters.report.timeline_tables import Cells
 from opweave.problems.result import OptionValue, Status
-from opweave.problems.shown import data_frame
+from opweave.problems.shown import Rows, data_frame
 from opweave.problems.units import readable, readable_seconds, readable_share
 from opweave.problems.words import counted
 from opweave.solvers.questions.answers import Answer, readable_value
 from opweave.solvers.questions.compare import Comparison
-from opweave.solvers.questions.conflict import Conflict
-from opweave.solvers.questions.mend import Mend
+from opweave.solvers.questions.conflict import Conflict, Mend
 from opweave.solvers.questions.pareto import Front
 from opweave.solvers.questions.sweep import Sweep
 from opweave.solvers.run import agree
@@ -39,7 +38,7 @@ Answered = Comparison | Sweep | Front
 VIEWS: dict[tuple[str, str], str] = {
     (name, verb): f"{__name__}:{verb}"
     for name in ("Comparison", "Sweep", "Front")
-    for verb in ("to_pandas", "html", "explain", "save", "report")
+    for verb in ("to_pandas", "html", "rows_of", "explain", "save", "report")
 }
 VIEWS |= {(name, "plot"): "opweave.adapters.report.curves:plot" for name in ("Comparison", "Sweep", "Front")}
 VIEWS |= {("Conflict", verb): f"{__name__}:conflict_{verb}" for verb in ("to_pandas", "html", "report")}
@@ -63,6 +62,12 @@ def cells_of(found: Answered) -> Cells:
     return (*_headings(found), least, "gap", "status", "time", ""), rows
 
 
+def rows_of(found: Answered) -> Rows[dict[str, str]]:
+    """The rows as a plain text, without columns in which nothing stands."""
+    headings, rows = cells_of(found)
+    return Rows([dict(zip(headings, row, strict=True)) for row in rows])
+
+
 def _headings(found: Answered) -> tuple[str, ...]:
     if isinstance(found, Comparison):
         return "solver", "objective", f"against {found.baseline}" if found.baseline else "against"
@@ -72,7 +77,7 @@ def _headings(found: Answered) -> tuple[str, ...]:
 def _answer(found: Answered, row: Answer) -> tuple[str, ...]:
     if isinstance(found, Comparison):
         share = found.relative(row.solver)
-        return row.solver, readable(row.objective, found.unit), "-" if share is None else _signed(share - 1)
+        return row.solver, readable(row.objective, found.unit), "-" if share is None else signed(share - 1)
     if isinstance(found, Sweep):
         values = (readable_value(axis, row.values.get(axis)) for axis in found.axes)
         return *values, readable(row.objective, found.unit)
@@ -80,7 +85,8 @@ def _answer(found: Answered, row: Answer) -> tuple[str, ...]:
     return tuple(readable_measure(row.values[name], unit) for name, unit in units)
 
 
-def _signed(share: float) -> str:
+def signed(share: float) -> str:
+    """Write a difference as a share, with its sign."""
     text = readable_share(abs(share))
     return text if text == "0 %" else f"{'+' if share > 0 else '-'}{text}"
 

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from opweave.adapters.report.view import Row, Section, View
-from opweave.adapters.report.wording import LITTLE, SAME, memory_binds
-from opweave.adapters.report.workbench.panels import Box, Chain, Panel
+from opweave.adapters.report.wording import memory_binds
+from opweave.adapters.report.workbench.data import Box, Chain, Panel
 from opweave.adapters.runtimes.plan_exports import stage_exports
-from opweave.formulations.pipeline.shortage import shortage
+from opweave.formulations.pipeline.instance import shortage
 from opweave.formulations.serving_flow.instance import lower
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
-from opweave.problems.result import Status
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingDetails, ServingFlow
 from opweave.problems.units import precise_seconds, readable_bytes, readable_rate, readable_share
 from opweave.problems.words import counted
@@ -28,6 +27,7 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
     problem_type = Pipeline
     baseline: ClassVar[str | None] = "one_device"
     noun: ClassVar[str] = "pipeline"
+    shortage = staticmethod(shortage)
     plan_file: ClassVar[str] = "stages.json"
     figure_file: ClassVar[str] = "pipeline.png"
 
@@ -38,48 +38,25 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
             rows.append(("stages", f"{len(self.details.stages)} on {self._devices()}"))
         return rows
 
-    def sentences(self) -> Iterator[str]:
-        """Say whether splitting pays, what the bottleneck is, and what is proved."""
+    def opening(self) -> str:
+        """Say how many stages there are, and how fast they are together."""
         details = self.details
-        if not details.stages:
-            yield "The model has no operators, so there is nothing to run."
-            return
-        used = len(details.stages)
         rate = details.inputs_per_second
         speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
-        pause = precise_seconds(details.bottleneck_seconds)
-        yield f"The pipeline has {counted(used, 'stage')} on {self._devices()} and gives a result every {pause}{speed}."
-        yield self._split()
-        if used > 1:
-            yield self._bottleneck()
-            yield f"A single input takes {precise_seconds(details.latency_seconds)} from end to end."
-        yield from memory_binds(self.uses)
-        yield self.proof()
+        stages, pause = counted(len(details.stages), "stage"), precise_seconds(details.bottleneck_seconds)
+        return f"The pipeline has {stages} on {self._devices()} and gives a result every {pause}{speed}."
 
     def _devices(self) -> str:
         """How many devices have stages, and of how many."""
         used, there = len(self.used), len(self.uses)
         return counted(there, "device") if used == there else f"{used} of {there} devices"
 
-    def _split(self) -> str:
-        """Say whether splitting pays, as far as splits were allowed and the result proves it."""
-        details, alone = self.details, self.alone
-        if alone is None:
-            return "No single device may run the whole model, so it has to be split."
-        if len(details.stages) == 1:
-            holds = f"{details.stages[0].device!r} alone holds the model, and nothing is sent."
-            settled = self.result.status is Status.OPTIMAL and self.problem.stage_limit > 1
-            return f"Splitting does not pay: {holds}" if settled else f"The model is not split: {holds}"
-        if details.bottleneck_seconds < alone.seconds * (1 - SAME):
-            little = alone.seconds < details.bottleneck_seconds * (1 + LITTLE)
-            gain = "gains little" if little else "pays"
-            takes = f"Splitting {gain}: {alone.device!r} alone takes {precise_seconds(alone.seconds)} for each input"
-            if details.inputs_per_second is None:
-                return f"{takes}; the pipeline takes no time."
-            if little:
-                return f"{takes}."
-            return f"{takes}, {alone.seconds * details.inputs_per_second:.2f} times as long."
-        return f"Splitting is not needed: {alone.device!r} alone takes {precise_seconds(alone.seconds)} for each input."
+    def binding(self) -> Iterator[str]:
+        """Say what the bottleneck is, and how long an input takes."""
+        if len(self.details.stages) > 1:
+            yield self._bottleneck()
+            yield f"A single input takes {precise_seconds(self.details.latency_seconds)} from end to end."
+        yield from memory_binds(self.uses)
 
     def _bottleneck(self) -> str:
         details, number = self.details, self.details.bottleneck_stage
@@ -95,10 +72,6 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
         onto = details.stages[number + 1].device
         size = readable_bytes(use.sent_bytes)
         return f"The bottleneck is the transfer of {size} from {use.device!r} to {onto!r} (after stage {number + 1})."
-
-    def shortage(self) -> str | None:
-        """Find a device or operator for which nothing fits."""
-        return shortage(self.problem)
 
     def sections(self) -> list[Section]:
         """Put a table of the stages first; a star marks the bottleneck."""
@@ -164,20 +137,10 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
         about = "Each box is a device with its operators; it is filled like its memory. Arrows are transfers."
         return [Chain("Stages", about, boxes)]
 
-    def headline(self) -> str:
+    def amount(self) -> str:
         """The number of stages, and the time between two results."""
-        details, name = self.details, self.problem.graph.name[:40]
-        if len(details.stages) == 1:
-            return f"{name}: not split, {precise_seconds(details.bottleneck_seconds)} on {details.stages[0].device}"
-        pause = precise_seconds(details.bottleneck_seconds)
-        return f"{name}: {len(details.stages)} stages, a result every {pause}"
-
-    def subtitle(self) -> str:
-        """The size of the problem, and what is proved."""
-        text, bound = self.problem.assumptions(), self.result.bound
-        if bound is not None and bound > 0:
-            text += f"; proved: {self.problem.objective} no less than {precise_seconds(bound)}"
-        return text
+        details = self.details
+        return f"{counted(len(details.stages), 'stage')}, a result every {precise_seconds(details.bottleneck_seconds)}"
 
 
 class ServingFlowView(View[ServingFlow, LayerBlocks, ServingDetails]):
@@ -186,6 +149,7 @@ class ServingFlowView(View[ServingFlow, LayerBlocks, ServingDetails]):
     word: ClassVar[str] = "serving"
     problem_type = ServingFlow
     better: ClassVar[str] = "faster"
+    shortage = staticmethod(lambda problem: lower(problem).short())
     plan_file: ClassVar[str] = "blocks.json"
     figure_file: ClassVar[str] = "serving.png"
 
@@ -195,25 +159,29 @@ class ServingFlowView(View[ServingFlow, LayerBlocks, ServingDetails]):
             return super().rows()
         return [*super().rows(), ("tokens per second", readable_rate(self.details.tokens_per_second))]
 
-    def sentences(self) -> Iterator[str]:
-        """Say how many tokens flow, through which devices, what is narrowest, and what is proved."""
-        details, layers = self.details, len(self.problem.layers)
+    def opening(self) -> str:
+        """Say how many tokens flow, and through which devices."""
+        details, layers = self.details, counted(len(self.problem.layers), "layer")
         flowing = [use for use in details.devices if use.tokens_per_second]
-        yield (
-            f"{readable_rate(details.tokens_per_second)} tokens per second flow through {counted(layers, 'layer')} on "
+        return (
+            f"{readable_rate(details.tokens_per_second)} tokens per second flow through {layers} on "
             f"{counted(len(flowing), 'device')}: one every {precise_seconds(1 / details.tokens_per_second)}."
         )
-        named = ", ".join(map(repr, details.limits[:NAMED_LIMITS]))
-        more = len(details.limits) - NAMED_LIMITS
-        yield f"The narrowest cut is {named}{f' and {more} more' if more > 0 else ''}."
-        if self.reference is not None and self.reference.objective > 0:
-            rate = readable_rate(1 / self.reference.objective)
-            yield f"The baseline {self.reference.solver!r} serves {rate} tokens per second."
-        yield self.proof()
 
-    def shortage(self) -> str | None:
-        """Say whether the devices together can hold too few layers."""
-        return lower(self.problem).short()
+    def comparison(self) -> Iterator[str]:
+        """Say how many tokens the baseline serves."""
+        if self.reference is not None and self.reference.objective:
+            yield f"The {self.reference.name} serves {readable_rate(1 / self.reference.objective)} tokens per second."
+
+    def binding(self) -> Iterator[str]:
+        """Say what is narrowest."""
+        named = ", ".join(map(repr, self.details.limits[:NAMED_LIMITS]))
+        more = len(self.details.limits) - NAMED_LIMITS
+        yield f"The narrowest cut is {named}{f' and {more} more' if more > 0 else ''}."
+
+    def amount(self) -> str:
+        """Tokens per second."""
+        return f"{readable_rate(self.details.tokens_per_second)} tokens per second"
 
     def sections(self) -> list[Section]:
         """Put the layers of every device first."""

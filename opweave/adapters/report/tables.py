@@ -21,7 +21,7 @@ from opweave.solvers.loops import LOAD_SECONDS
 
 if TYPE_CHECKING:
     from opweave.solvers.constraint_table import HonouredConstraints
-    from opweave.solvers.engines.listed import FormulationInfo
+    from opweave.solvers.engines.registration import FormulationInfo
     from opweave.solvers.registry import SolverInfo
 
 _STYLE = {

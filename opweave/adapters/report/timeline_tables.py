@@ -28,6 +28,11 @@ Notes = Callable[[int], Mapping[str, object]]
 Limits = Mapping[str, int | None]
 """Bytes that every device may hold, by name; None for no limit."""
 
+PORT_WORDS: Mapping[ResourceKind, str] = {"send_port": "sends", "receive_port": "receives"}
+
+ROUNDING = 1e-9
+"""Activities of one resource that overlap by no more than this share of the timeline follow each other."""
+
 SHOWN: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "bottleneck": ("result every", precise_seconds),
     "makespan": ("makespan", precise_seconds),
@@ -160,6 +165,33 @@ def device_table(timeline: Timeline, uses: Sequence[DeviceUse]) -> Cells:
     return tuple(heading for heading, _ in shown), [tuple(write(use) for _, write in shown) for use in uses]
 
 
+def rows_of(timeline: Timeline, most: int) -> list[tuple[int, str]]:
+    """Rows of a chart by resource, with titles: the busiest devices with their ports, and what all devices share."""
+    count = np.bincount(timeline.activities.resource, minlength=len(timeline.resources))
+    devices = [row for row, each in enumerate(timeline.resources) if each.kind == "device"]
+    found = []
+    for device in sorted(sorted(devices, key=lambda row: -count[row])[:most]):
+        name = timeline.resources[device].name
+        found.append((device, name))
+        for row, each in enumerate(timeline.resources):
+            if each.name == name and each.kind in PORT_WORDS:
+                found.append((row, PORT_WORDS[each.kind]))
+    return found + [(row, each.name) for row, each in enumerate(timeline.resources) if each.kind in ("link", "channel")]
+
+
+def lanes(timeline: Timeline) -> IntArray:
+    """Lanes of the activities, so that those of one resource do not overlap. Shape (activities,)."""
+    acts = timeline.activities
+    found = np.zeros(len(acts), dtype=np.int64)
+    free: dict[int, list[float]] = {}
+    for row in np.lexsort((acts.rank, acts.end, acts.start)).tolist():
+        ends, start = free.setdefault(int(acts.resource[row]), []), acts.start[row] + ROUNDING * timeline.end
+        lane = next((lane for lane, end in enumerate(ends) if end <= start), len(ends))
+        ends[lane : lane + 1] = [float(acts.end[row])]
+        found[row] = lane
+    return found
+
+
 def runs_in_order(timeline: Timeline) -> IntArray:
     """Rows of the runs by start; of runs that start together, the one that ends first comes first."""
     acts = timeline.activities
@@ -207,7 +239,7 @@ def plan_of(
         **{name: value for name, value in found.items() if value is not None},
         "devices": [asdict(use) for use in uses],
         "operators": runs,
-        "transfers": [{**_transfer(timeline, row), **notes(row)} for row in transfer_rows(timeline)],
+        "transfers": [{**transfer_of(timeline, row), **notes(row)} for row in transfer_rows(timeline)],
     }
 
 
@@ -219,7 +251,8 @@ def transfer_rows(timeline: Timeline) -> Iterator[int]:
     yield from rows[np.lexsort((rows, acts.end[rows], acts.start[rows]))].tolist()
 
 
-def _transfer(timeline: Timeline, row: int) -> dict[str, object]:
+def transfer_of(timeline: Timeline, row: int) -> dict[str, object]:
+    """Describe a transfer, given either of its ends."""
     acts = timeline.activities
     twin, reader, here = int(acts.twin[row]), int(acts.reader[row]), timeline.resources[acts.resource[row]].name
     sends = acts.kind[row] == ActivityKind.SEND

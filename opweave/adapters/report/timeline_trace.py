@@ -5,43 +5,20 @@ Open it in https://ui.perfetto.dev or chrome://tracing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from opweave.adapters.report.timeline_tables import PORT_WORDS, Notes, lanes, rows_of, transfer_of
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_after_steps, bytes_over_time
-from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
+from opweave.problems.timeline import ActivityKind, Timeline
 
 SECOND, STEP = 1e6, 1e3
 """Microseconds of the trace per second, and per step if the problem has no seconds."""
 
 BUSY = 0.8
 """The part of a step in which its operator runs; the rest shows the bytes between two steps."""
-
-WORDS: Mapping[ResourceKind, str] = {
-    "device": "{name}",
-    "send_port": "{name} sends",
-    "receive_port": "{name} receives",
-    "link": "{name}",
-    "channel": "{name}",
-}
-"""Name of the track of each kind of resource."""
-
-Notes = Callable[[int], Mapping[str, object]]
-"""The problem's notes on an activity, given its row."""
-
-
-def lanes(activities: Iterable[tuple[str, float, float]]) -> list[int]:
-    """Assign each (place, start, end) the first free lane of its place; the activities are sorted by start."""
-    ends: dict[str, list[float]] = {}
-    found = []
-    for place, start, end in activities:
-        taken = ends.setdefault(place, [])
-        lane = next((index for index, until in enumerate(taken) if until <= start), len(taken))
-        taken[lane : lane + 1] = [end]
-        found.append(lane)
-    return found
 
 
 def timeline_trace(graph: OpGraph, timeline: Timeline, critical: frozenset[int], notes: Notes) -> dict[str, object]:
@@ -91,25 +68,22 @@ class _Drawing:
 
     def _tracks(self) -> list[int]:
         """Number the tracks, those of one device together; return the track of every activity."""
-        resources, acts = self._timeline.resources, self._timeline.activities
-        order = np.lexsort((acts.rank, acts.end, acts.start))
-        place = acts.resource[order].tolist()
-        spans = zip(map(str, place), acts.start[order].tolist(), acts.end[order].tolist(), strict=True)
-        lane = np.where(self._timeline.exclusive[place], 0, lanes(spans)).tolist() if place else []
-        most = {row: 0 for row, resource in enumerate(resources) if resource.kind == "device"}
-        for row, used in zip(place, lane, strict=True):
-            most[row] = max(most.get(row, 0), used)
-        names = list(dict.fromkeys(resource.name for resource in resources))
+        resources, used = self._timeline.resources, self._timeline.activities.resource
+        lane = lanes(self._timeline)
         number: dict[tuple[int, int], int] = {}
-        for row in sorted(most, key=lambda row: (names.index(resources[row].name), row)):
-            word = WORDS[resources[row].kind].format(name=resources[row].name)
-            for used in range(most[row] + 1):
-                number[row, used] = len(number) + 1
-                title = word if used == 0 else f"{word} ({used + 1})"
-                self._event("thread_name", "M", tid=number[row, used], args={"name": title})
-        track = np.zeros(len(acts), dtype=np.int64)
-        track[order] = [number[pair] for pair in zip(place, lane, strict=True)]
-        return [int(each) for each in track]
+        for row, title in rows_of(self._timeline, len(resources)):
+            kind, name = resources[row].kind, resources[row].name
+            mine = np.unique(lane[used == row]).tolist() or [0] * (kind == "device")
+            for each in mine:
+                number[row, each] = len(number) + 1
+                word = f"{name} {title}" if kind in PORT_WORDS else name
+                self._event(
+                    "thread_name",
+                    "M",
+                    tid=number[row, each],
+                    args={"name": f"{word} ({each + 1})" if each else word},
+                )
+        return [number[pair] for pair in zip(used.tolist(), lane.tolist(), strict=True)]
 
     def _block(self, row: int) -> None:
         timeline, acts = self._timeline, self._timeline.activities
@@ -121,7 +95,8 @@ class _Drawing:
             if self._critical:
                 about["critical"] = row in self._critical
         else:
-            about = self._moved(row)
+            ends = transfer_of(timeline, row).items()
+            about = {key: value for key, value in ends if value is not None and key not in ("tensor", "start", "end")}
         length = max(0.0, end - start) * self._share * self._scale
         self._event(
             self._name(row),
@@ -137,16 +112,6 @@ class _Drawing:
         name, count = self._timeline.name(int(acts.what[row])), int(acts.count[row])
         name = name if count == 1 or acts.kind[row] != ActivityKind.RUN else f"{name} x{count}"
         return name if self._timeline.period is None else f"input {int(acts.round[row]) + 1}, {name}"
-
-    def _moved(self, row: int) -> dict[str, object]:
-        timeline, acts = self._timeline, self._timeline.activities
-        twin, reader = int(acts.twin[row]), int(acts.reader[row])
-        about: dict[str, object] = {"bytes": int(acts.bytes[row]) * int(acts.count[row])}
-        if twin >= 0:
-            ends = (row, twin) if acts.kind[row] == ActivityKind.SEND else (twin, row)
-            source, target = (timeline.resources[acts.resource[end]].name for end in ends)
-            about = {"from": source, "to": target, **about}
-        return about if reader < 0 else {**about, "for": timeline.name(reader)}
 
     def _arrows(self) -> None:
         timeline, acts = self._timeline, self._timeline.activities

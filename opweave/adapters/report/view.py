@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from opweave.adapters.report import wording
-from opweave.adapters.report.baselines import Reference, baselines, reference
 from opweave.adapters.report.gantt import gantt_figure
-from opweave.adapters.report.memory_figures import Before, layout_figure, memory_figure
+from opweave.adapters.report.memory_figures import Before, memory_figure
 from opweave.adapters.report.timeline_tables import (
     SHOWN,
     DeviceUse,
@@ -21,22 +20,27 @@ from opweave.adapters.report.timeline_tables import (
 )
 from opweave.adapters.report.timeline_trace import timeline_trace
 from opweave.problems.cluster import Cluster
-from opweave.problems.errors import InvalidInputError
-from opweave.problems.measures import MEASURES, Wait, bytes_over_time, critical_rows
+from opweave.problems.errors import InvalidInputError, OpweaveError
+from opweave.problems.measures import MEASURES, Wait, bytes_over_time, critical_rows, latency
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import Result, Status
-from opweave.problems.timeline import Timeline
-from opweave.problems.units import precise_seconds, readable, readable_share
+from opweave.problems.timeline import ActivityKind, Timeline
+from opweave.problems.units import exact_bytes, precise_seconds, readable, readable_share
 from opweave.problems.words import counted
+from opweave.solvers.registry import list_solvers
+from opweave.solvers.solve import solve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from opweave.adapters.report.workbench.panels import Panel
+    from opweave.adapters.report.workbench.data import Panel
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 
 Row = tuple[str, str]
+
+SECONDS = 10.0
+"""Longest time that a baseline may take when a result is shown."""
 
 
 class Section(NamedTuple):
@@ -62,7 +66,8 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     problem_type
         The class of the problem.
     baseline
-        The solver that every result is compared with; None for the first registered baseline.
+        The solver that finds the best single device, with which every result is compared; None for the first
+        registered baseline.
     subject
         What takes the time or the bytes of the objective, for explanations.
     noun, better, verb
@@ -87,6 +92,11 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         self.problem = problem
         self.result = result
         self.measured = measured
+
+    @staticmethod
+    def shortage(_problem: Any, /) -> str | None:
+        """Find a simple reason why there can be no plan; None if none is known."""
+        return None
 
     @property
     def solution(self) -> SolutionT:
@@ -159,62 +169,93 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         return frozenset(row for rows, _ in self.path for row in rows)
 
     @cached_property
-    def reference(self) -> Reference | None:
+    def reference(self) -> Before | None:
         """The baseline's answer; None if there is no baseline, or it found no solution."""
-        name = self.baseline or next(iter(baselines(self.problem)), None)
-        return None if name is None else reference(self.problem, name)
+        there = (row.name for row in list_solvers(self.problem) if row.baseline and row.available)
+        name = self.baseline or next(there, None)
+        try:
+            result = None if name is None else solve(self.problem, solver=name, time_limit=SECONDS)
+        except OpweaveError:
+            return None
+        if result is None or result.solution is None or result.objective is None:
+            return None
+        played = result.timeline or self.problem.play(result.solution)
+        return None if played is None else Before(f"baseline {name}", played, result.objective)
 
-    @property
+    @cached_property
     def alone(self) -> wording.Alone | None:
         """The best plan on a single device, if that is what the baseline finds."""
-        return None if self.reference is None else self.reference.alone
+        if self.reference is None:
+            return None
+        played = self.reference.timeline
+        used = set(played.activities.resource[played.activities.kind == ActivityKind.RUN].tolist())
+        return wording.Alone(played.resources[used.pop()].name, latency(played) or 0.0) if len(used) == 1 else None
+
+    @property
+    def gain(self) -> float | None:
+        """The baseline's objective divided by the plan's."""
+        before = self.reference
+        if before is None or not before.objective or not self.result.objective or before.objective <= 0:
+            return None
+        return before.objective / self.result.objective
 
     def rows(self) -> list[Row]:
         """Rows that the problem adds to a result's table: the baseline, the gain against it, the devices used."""
-        rows = [self._baseline_row()] if self.baseline or self.reference else []
-        if self.result.solution is None:
-            return rows
-        if len(self.uses) > 1:
-            rows.append(("devices used", f"{len(self.used)} of {len(self.uses)}"))
-        gain = self._gain()
-        if gain is not None:
-            rows.append(("speed-up" if self.problem.unit == "seconds" else "baseline over plan", f"{gain:.2f}"))
-        return rows
-
-    def _baseline_row(self) -> Row:
+        rows: list[Row] = []
         if self.baseline:
             alone, text = self.alone, "none may run the whole model"
             if alone is not None:
                 text = f"{precise_seconds(alone.seconds)} on {alone.device}"
-            return "best single device", text
-        assert self.reference is not None
-        return f"baseline {self.reference.solver}", readable(self.reference.objective, self.problem.unit)
-
-    def _gain(self) -> float | None:
-        """The baseline's objective divided by the plan's."""
-        if self.reference is None or not self.result.objective or self.reference.objective <= 0:
-            return None
-        return self.reference.objective / self.result.objective
+            rows.append(("best single device", text))
+        elif self.reference is not None:
+            rows.append((self.reference.name, exact(self.reference.objective, self.problem.unit)))
+        if self.result.solution is None:
+            return rows
+        if self.used and len(self.uses) > 1:
+            rows.append(("devices used", f"{len(self.used)} of {len(self.uses)}"))
+        if self.gain is not None and self.reference is not None and self.problem.unit == "bytes":
+            than = "more than" if self.gain < 1 else "of"
+            rows.append(("saved", f"{readable_share(abs(1 - 1 / self.gain))} {than} the {self.reference.name}"))
+        elif self.gain is not None:
+            rows.append(("speed-up" if self.problem.unit == "seconds" else "baseline over plan", f"{self.gain:.2f}"))
+        return rows
 
     def explain(self) -> str:
         """Say in a few sentences what the result means, or why there is no solution."""
         if self.result.solution is None:
-            return wording.no_plan(self.result, self.noun, self.shortage())
+            return wording.no_plan(self.result, self.noun, self.shortage(self.problem))
         return " ".join([*self.sentences(), wording.finders(self.result.incumbents)]).strip()
 
     def sentences(self) -> Iterator[str]:
-        """Say what limits the solution, what it gains, and what is proved."""
+        """Say what the plan needs, what it gains, what limits it, and what is proved."""
         yield self.opening()
+        yield from self.comparison()
+        yield from self.binding()
+        yield self.proof()
+
+    def opening(self) -> str:
+        """Say what the plan needs."""
+        devices = counted(len(self.uses), "device")
+        where = f" on {len(self.used):,} of {devices}" if self.timeline.unit == "seconds" else ""
+        verb = "takes" if self.problem.unit == "seconds" else "needs"
+        return f"{self.subject} {verb} {readable(self.result.objective, self.problem.unit)}{where}."
+
+    def comparison(self) -> Iterator[str]:
+        """Say whether the plan is better than what it is compared with."""
         if self.baseline:
-            yield wording.verdict(self.timeline.end, self.used, self.alone, len(self.uses))
+            took = self.timeline.end if self.timeline.period is None else self.timeline.period
+            yield wording.verdict(took, self.used, self.alone, len(self.uses))
         elif self.reference is not None:
-            needed = readable(self.reference.objective, self.problem.unit)
-            yield f"The baseline {self.reference.solver!r} needs {needed}."
+            text = f"The {self.reference.name} needs {readable(self.reference.objective, self.problem.unit)}"
+            saves = self.problem.unit == "bytes" and self.gain is not None and self.gain > 1
+            yield f"{text}, so {readable_share(1 - 1 / (self.gain or 1))} is saved." if saves else f"{text}."
+
+    def binding(self) -> Iterator[str]:
+        """Say what limits the plan."""
         if self.path and self.timeline.unit == "seconds" and self.timeline.end > 0:
             yield wording.bottleneck(self.timeline)
             yield wording.path_sentence(self.timeline, self.path)
         yield from wording.memory_binds(self.uses)
-        yield self.proof()
 
     def proof(self) -> str:
         """Say how much better a plan could be at most."""
@@ -225,17 +266,6 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
             return f"Nothing is proved about how much {self.better} the best {self.noun} could {can}."
         source = f" ({result.bound_source})" if result.bound_source else ""
         return f"No {self.noun} can {can} more than {readable_share(result.gap)} {self.better}{source}."
-
-    def opening(self) -> str:
-        """Say what the plan needs."""
-        devices = counted(len(self.uses), "device")
-        where = f" on {len(self.used):,} of {devices}" if self.timeline.unit == "seconds" else ""
-        verb = "takes" if self.problem.unit == "seconds" else "needs"
-        return f"{self.subject} {verb} {readable(self.result.objective, self.problem.unit)}{where}."
-
-    def shortage(self) -> str | None:
-        """Find a simple reason why there can be no plan; None if none is known."""
-        return None
 
     def sections(self) -> list[Section]:
         """List further tables, the most important first; here, the devices."""
@@ -260,59 +290,49 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         """Describe an activity of the timeline, given its row, by numbers, words, and shares as fractions."""
         return {}
 
+    def amount(self) -> str:
+        """What the plan needs, in the title of the picture."""
+        return readable(self.result.objective, self.problem.unit)
+
     def headline(self) -> str:
-        """The title of the picture."""
-        text = f"{self.problem.graph.name[:40]}: {readable(self.result.objective, self.problem.unit)}"
-        used = self.used
-        if self.timeline.unit == "seconds" and not used:
-            return f"{self.problem.graph.name[:40]}: nothing to run"
-        if self.timeline.unit == "seconds":
+        """The title of the picture: what the plan needs, on which devices, and what it gains."""
+        name, used, before = self.problem.graph.name[:40], self.used, self.reference
+        text = f"{name}: {self.amount()}" if name else self.amount()
+        if used and len(self.uses) > 1:
             text += f" on {used[0]} alone" if len(used) == 1 else f" on {len(used)} of {len(self.uses)} devices"
-        if self.baseline and self.alone is None:
-            return f"{text}; no single device may run it"
-        gain = self._gain() or 1.0
-        if self.alone is None or len(self.uses) == 1:
-            if self.reference is None:
-                return text
-            other = f"{self.reference.solver!r}"
-            if self.problem.unit == "seconds":
-                return f"{text}, {gain:.2f} times as fast as {other}"
-            return f"{text}; {other} needs {readable(self.reference.objective, self.problem.unit)}"
-        if len(used) > 1 and gain > 1 + wording.SAME:
-            return f"{text}, {gain:.2f} times as fast as the best single one"
-        return (
-            f"{text}, the best single device"
-            if gain >= 1 - wording.SAME
-            else f"{text}; {self.alone.device} alone is faster"
-        )
+        if self.gain is None or before is None or (self.baseline and (self.alone is None or len(self.uses) == 1)):
+            return text
+        other = "best single device" if self.baseline else before.name
+        if abs(self.gain - 1) <= wording.SAME:
+            return f"{text}, as good as the {other}"
+        if self.problem.unit == "seconds":
+            return f"{text}, {self.gain:.2f} times as fast as the {other}"
+        return f"{text}, {readable_share(abs(1 - 1 / self.gain))} {'below' if self.gain > 1 else 'above'} the {other}"
 
     def subtitle(self) -> str:
         """The line below the headline."""
         text = counted(len(self.problem.graph.operators), "operator")
-        transfers = sum(1 for _ in transfer_rows(self.timeline))
+        transfers = 0 if self.timeline.period is not None else sum(1 for _ in transfer_rows(self.timeline))
         sent = f", {counted(transfers, 'transfer')}" if transfers else ""
-        return f"{text}{sent}; {self.problem.assumptions()}"
+        proved = "; proved to be the best" if self.result.status is Status.OPTIMAL else ""
+        return f"{text}{sent}; {self.problem.assumptions()}{proved}"
 
     def figure(self) -> Figure:
         """Draw what every device does when; without seconds, draw the memory, or where storages stand in it."""
-        if self.timeline.lifetimes.offset is not None:
-            bound = self.result.bound if self.problem.unit == "bytes" else None
-            return layout_figure(self.timeline, self.limits, bound, headline=self.headline(), subtitle=self.subtitle())
-        return self.memory_figure() if self.timeline.unit == "steps" else self.gantt_figure()
-
-    def gantt_figure(self) -> Figure:
-        """Draw what every device and port does over time."""
+        if self.timeline.unit == "steps" or self.timeline.lifetimes.offset is not None:
+            return self.memory_figure()
         ends = self.problem.unit == "seconds" and self.result.objective == self.timeline.end
         bound = self.result.bound if ends else None
         return gantt_figure(self.timeline, self.uses, headline=self.headline(), subtitle=self.subtitle(), bound=bound)
 
     def memory_figure(self) -> Figure:
         """Draw how many bytes every device holds over time; if there are only steps, beside the given order."""
+        steps = self.timeline.unit == "steps" and self.timeline.lifetimes.offset is None
         return memory_figure(
             self.problem.graph,
             self.timeline,
-            before=self.before() if self.timeline.unit == "steps" else None,
-            noun=self.noun if self.result.status is Status.OPTIMAL else f"{self.noun} found",
+            before=self.before() if steps else None,
+            noun=self.noun,
             bound=self.result.bound if self.problem.unit == "bytes" else None,
             limits=self.limits,
             headline=self.headline(),
@@ -320,18 +340,10 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         )
 
     def before(self) -> Before | None:
-        """What the page shows beside the plan: a measured run, the given order, or a baseline; None without one."""
+        """What is shown beside the plan: a measured run, the given order, or a baseline; None without one."""
         if self.measured is not None:
-            return Before("measured run", self.measured[0])
-        if self.reference is None or self.reference.timeline is None:
-            return None
-        return Before(f"baseline {self.reference.solver}", self.reference.timeline)
-
-    def objective_of(self, before: Before) -> float | None:
-        """The objective of what the plan is compared with."""
-        if self.measured is not None:
-            return self.measured[1]
-        return None if self.reference is None else self.reference.objective
+            return Before("measured run", *self.measured)
+        return self.reference
 
     def goal(self) -> str:
         """The objective in words: the measure that it is."""
@@ -356,3 +368,8 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
 
 AnyView = View[Any, Any, Any]
 """The view of any problem."""
+
+
+def exact(value: float | None, unit: str) -> str:
+    """Write a measure; bytes with all their digits."""
+    return exact_bytes(value) if value is not None and unit == "bytes" else readable(value, unit)

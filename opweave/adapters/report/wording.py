@@ -92,6 +92,8 @@ def verdict(seconds: float, used: Sequence[str], alone: Alone | None, devices: i
         if devices == 1:
             return f"Nothing can be split: {used[0]!r} is the only device."
         return f"Splitting was not found to pay: everything runs on {used[0]!r}, the best single device."
+    if seconds <= 0 < alone.seconds:
+        return f"Splitting pays: {whole}; the plan takes no time."
     if seconds <= 0 or abs(seconds - alone.seconds) <= SAME * alone.seconds:
         return f"Splitting gains nothing: {whole} as well."
     if seconds > alone.seconds:

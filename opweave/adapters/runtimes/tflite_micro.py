@@ -10,7 +10,6 @@ import numpy as np
 
 from opweave.adapters.assemble import packed_bytes
 from opweave.adapters.files import PathLike, place, read_bytes, write_bytes
-from opweave.adapters.tflite.kinds import BITS
 from opweave.adapters.tflite.model import Subgraph, TfliteTensor, read_subgraphs
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError
 from opweave.problems.graph import OpGraph
@@ -62,7 +61,7 @@ def tflite_problem(path: PathLike, *, capacity: int | None = None, limits: Limit
     lifetimes = []
     for number, tensor in enumerate(subgraph.tensors):
         if number in begin and not tensor.stored and not tensor.variable:
-            size = packed_bytes(tensor.shape, BITS.get(tensor.dtype), tensor.dtype, f"{name}: tensor {tensor.name!r}")
+            size = packed_bytes(tensor.shape, tensor.dtype, f"{name}: tensor {tensor.name!r}")
             size = -(-size // ALIGNMENT) * ALIGNMENT
             lifetimes.append(
                 Lifetime(id=_id(tensor, number), begin=begin[number], end=end.get(number, 0) + 1, bytes=size)

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.adapters.tflite.kinds import CALLS, CUSTOM, TYPES, kind_of
+from opweave.adapters.graphs.kinds import FrameworkKinds
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import Limits
+
+KINDS = FrameworkKinds(__file__)
+
+NAMES, TYPES = (tuple(KINDS.table[word].split()) for word in ("kinds", "types"))
+"""Builtin operators, and element types, by number."""
+
+CALLS: Mapping[str, Sequence[int]] = KINDS.table["calls"]
+"""Operators that run other subgraphs, and the fields of their options that name these."""
 
 IDENTIFIER = b"TFL3"
 """Bytes 4 to 7 of every file."""
@@ -179,7 +187,8 @@ class _Reader:
 def _kind(code: Table) -> str:
     """An operator's kind; the first version of the format had one byte for it."""
     number = max(code.number(0, "b"), code.number(3, "i"))
-    return (code.text(1) or "CUSTOM") if number == CUSTOM else kind_of(number)
+    name = NAMES[number] if 0 <= number < len(NAMES) else f"BUILTIN_{number}"  # newer than the list
+    return code.text(1) or name if name == "CUSTOM" else name
 
 
 def _stored(buffer: Table) -> int:

@@ -11,13 +11,14 @@ from typing import cast
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.dims import filled
 from opweave.adapters.files import PathLike, mapped, place
-from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.graphs.kinds import INPLACE_KINDS
 from opweave.adapters.runtime_answers import Question
-from opweave.adapters.tflite.kinds import BITS, CHANGES, COMMON, FOLDED, LOOKS, VIEWS, operator_flops
-from opweave.adapters.tflite.model import Subgraph, TfliteOperator, read_subgraphs
+from opweave.adapters.tflite.model import KINDS, Subgraph, TfliteOperator, read_subgraphs
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+
+VIEWS, FOLDED, LOOKS, CHANGES = map(KINDS.names, ("views", "folded", "looks", "changes"))
 
 DEEPEST_CALLS = 32
 """Most subgraphs that call one another, each inside the other."""
@@ -59,8 +60,8 @@ def from_tflite(
       Where the file does not state them, or with other sizes of inputs, the interpreter (package ``ai-edge-litert``)
       runs once on zeros to find them out, in a process of its own.
     * Constants and variables become parameters, with the bytes that they have in the file; so do weights that the
-      interpreter unpacks or converts once, before it runs (:data:`~opweave.adapters.tflite.kinds.FOLDED`).
-    * :data:`~opweave.adapters.tflite.kinds.VIEWS` make aliases. What reads and changes a variable stays in order.
+      interpreter unpacks or converts once, before it runs (``folded`` in ``kinds.toml``).
+    * Operators among the ``views`` there make aliases. What reads and changes a variable stays in order.
     * An operator's id is its kind and position, and its module the path in the name of its first output.
 
     Parameters
@@ -187,7 +188,7 @@ class _Builder:
     def _value(self, number: int, place: int) -> Value:
         tensor = self._subgraphs[number].tensors[place]
         what = f"{self._where}: tensor {tensor.name!r:.200}"
-        size = tensor.stored or packed_bytes(tensor.shape, BITS.get(tensor.dtype), tensor.dtype, what)
+        size = tensor.stored or packed_bytes(tensor.shape, tensor.dtype, what)
         return Value(tensor.name or f"tensor_{place}", size, tensor.shape, tensor.dtype)
 
     def _states(self, subgraph: Subgraph) -> dict[int, Hashable]:
@@ -222,9 +223,9 @@ class _Builder:
             outputs=op.outputs,
             view=op.kind in VIEWS,
             folds=op.kind in FOLDED,
-            flops=operator_flops(op.kind, shapes, made.shape if made is not None else ()),
+            flops=KINDS.flops(op.kind, shapes, made.shape if made is not None else ()),
             bodies=[self._body(called) for called in op.calls],
-            word=COMMON.get(op.kind, ""),
+            word=KINDS.common.get(op.kind, ""),
             module=made.name.split(";")[0].rpartition("/")[0] if made is not None else "",
             weights=[key for called in op.calls for key in self._weights(called)],
             looks=own,

@@ -7,23 +7,8 @@ from typing import TYPE_CHECKING
 from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
-    from opweave.adapters.torch.dispatch import trace_step, trace_training
-    from opweave.adapters.torch.read import from_torch
-    from opweave.adapters.torch.stages import split_torch
+    from opweave.adapters.torch.dispatch import trace_step as trace_step, trace_training as trace_training
+    from opweave.adapters.torch.read import from_torch as from_torch
+    from opweave.adapters.torch.stages import split_torch as split_torch
 
-__all__ = [
-    "from_torch",
-    "split_torch",
-    "trace_step",
-    "trace_training",
-]
-
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "from_torch": "read",
-        "split_torch": "stages",
-        "trace_step": "dispatch",
-        "trace_training": "dispatch",
-    },
-)
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)

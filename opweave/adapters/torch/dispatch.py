@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from opweave.adapters.graphs.in_place import INPLACE_KINDS, short_kind
+from opweave.adapters.graphs.kinds import INPLACE_KINDS, short_kind
 from opweave.adapters.torch.ledger import Call, Ledger
 from opweave.adapters.torch.program import advice, reason
 from opweave.adapters.torch.twin import faked, tensors_in, twin

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from opweave.adapters.error_messages import validated
-from opweave.adapters.graphs.in_place import runs_in_place
+from opweave.adapters.graphs.kinds import runs_in_place
 from opweave.adapters.torch.kinds import FlopCount
 from opweave.adapters.torch.twin import tensors_in
 from opweave.problems.errors import InvalidInputError, LimitExceededError

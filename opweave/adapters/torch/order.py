@@ -7,11 +7,9 @@ without references, and overwrites a value only if the program says so. The matc
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +19,6 @@ from opweave.adapters.torch.twin import tensors_in
 
 if TYPE_CHECKING:
     from torch.fx import Node
-
-_SPAN = "opweave "
-"""Start of the names under which a profile lists the operators of an order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,35 +75,6 @@ def allocator_peak(run: Callable[[], object]) -> int:
     The profiler provides the figures: every allocation and release, including scratch memory of kernels if it comes
     from this allocator.
     """
-    return max(itertools.accumulate(change for _, change in _profiled(run)[0]), default=0)
-
-
-def kernel_scratch(run: Callable[[], object]) -> dict[str, int]:
-    """Bytes that PyTorch's CPU allocator hands out to every operator while it runs, beyond its results.
-
-    Parameters
-    ----------
-    run
-        A call of :func:`run_in_order`. What it tells about an operator holds for every order of the program.
-
-    Returns
-    -------
-    dict
-        Only operators that take any. Libraries that bring an allocator of their own (oneDNN) are not seen.
-    """
-    changes, spans = _profiled(run)
-    moments = [moment for moment, _ in changes]
-    found = {}
-    for name, begin, end in spans:
-        own = changes[bisect.bisect_left(moments, begin) : bisect.bisect_right(moments, end)]
-        running = [0, *itertools.accumulate(change for _, change in own)]
-        if max(running) > max(running[-1], 0):
-            found[name] = max(running) - max(running[-1], 0)
-    return found
-
-
-def _profiled(run: Callable[[], object]) -> tuple[list[tuple[int, int]], list[tuple[str, int, int]]]:
-    """Every change of the allocated bytes with its moment, and the begin and end of every operator; in nanoseconds."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
@@ -116,12 +82,7 @@ def _profiled(run: Callable[[], object]) -> tuple[list[tuple[int, int]], list[tu
     events = profiler.profiler.kineto_results.events()
     del result
     changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
-    spans = [
-        (event.name().removeprefix(_SPAN), event.start_ns(), event.start_ns() + event.duration_ns())
-        for event in events
-        if event.name().startswith(_SPAN)
-    ]
-    return changes, spans
+    return max(itertools.accumulate(change for _, change in changes), default=0)
 
 
 def _recorder(
@@ -140,7 +101,6 @@ def _recorder(
     live, seconds
         What it measures.
     """
-    import torch
     from torch.fx import Interpreter
 
     class Recorder(Interpreter):  # type: ignore[misc]
@@ -156,8 +116,7 @@ def _recorder(
 
         def run_node(self, n: Node) -> Any:
             name = n.meta.get(PLANNED)
-            with torch.profiler.record_function(_SPAN + name) if name else nullcontext():
-                result = super().run_node(n)
+            result = super().run_node(n)
             if n.op == "get_attr":
                 weights.update(_storages(result))
             if name:

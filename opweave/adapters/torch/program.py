@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike
 from opweave.adapters.torch.archive import harmless_copy
-from opweave.adapters.torch.twin import fake_mode, faked, fixed_part, on_meta, plain_outputs, tensors_in, twin
+from opweave.adapters.torch.twin import fake_mode, faked, on_meta, plain_outputs, tensors_in, twin
 from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
@@ -79,7 +79,7 @@ def prepare(
         program = program.run_decompositions({})
     refusal = _open_dimension(program, name)
     if refusal:
-        raise InvalidInputError(refusal + ("" if program is model else _part(model, (tuple(args), dict(kwargs or {})))))
+        raise InvalidInputError(refusal)
     return program
 
 
@@ -169,9 +169,8 @@ def _exported(model: torch.nn.Module, args: Sequence[object], kwargs: Mapping[st
             return torch.export.export(where, places, words, strict=False)
     except Exception as error:  # torch raises errors from many exception trees here
         place = _user_line(error)
-        part = _part(model, (tuple(args), dict(kwargs))) if "depends on values" in advice(error) else ""
         raise InvalidInputError(
-            f"{name}: cannot be exported{f' at {place}' if place else ''} ({reason(error)}); {advice(error)}{part}"
+            f"{name}: cannot be exported{f' at {place}' if place else ''} ({reason(error)}); {advice(error)}"
         ) from error
 
 
@@ -222,12 +221,6 @@ def _user_line(error: BaseException) -> str:
             found = f"{os.path.basename(file)}, line {trace.tb_lineno}"  # noqa: PTH119  # it may not be a path at all
         trace = trace.tb_next
     return plain(found)
-
-
-def _part(model: Any, inputs: Any) -> str:
-    """The end of a sentence: which part of a model has fixed sizes."""
-    found = fixed_part(model, inputs)
-    return f"; or load the part whose sizes are fixed: {found}" if found else ""
 
 
 def _open_dimension(program: ExportedProgram, name: str) -> str:

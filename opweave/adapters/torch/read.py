@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.graphs.kinds import INPLACE_KINDS
 from opweave.adapters.torch.ledger import Call, Ledger
 from opweave.adapters.torch.program import advice, module_path, prepare, read_program, reason, title
 from opweave.adapters.torch.twin import fake_mode, tensors_in

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -125,42 +124,3 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
     import torch
 
     return torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="cpu")
-
-
-def fixed_part(model: torch.nn.Module, inputs: Any) -> str:
-    """How to load the largest part of a model that runs before any size depends on values; empty if it is small.
-
-    The model runs once on fake tensors, as far as it comes.
-    """
-    import torch
-
-    finished: dict[str, tuple[torch.nn.Module, list[torch.Tensor]]] = {}
-
-    def note(path: str, module: torch.nn.Module, given: tuple[object, ...], made: object) -> None:
-        tensors = tensors_in(given)
-        sizes = [size for tensor in (*tensors, *tensors_in(made)) for size in tensor.shape]
-        if given and len(tensors) == len(given) and all(isinstance(size, int) for size in sizes):
-            for inner in [name for name in finished if name.startswith(f"{path}.")]:
-                del finished[inner]
-            finished[path] = module, tensors
-
-    with fake_mode(), torch.no_grad(), torch.device("cpu"), suppress(Exception):
-        copied, (places, words) = twin(model), faked(inputs)
-        for path, module in copied.named_modules():
-            if path:
-                module.register_forward_hook(lambda module, given, made, path=path: note(path, module, given, made))
-        copied(*places, **words)
-    sizes = {path: _weights(module) for path, (module, _) in finished.items()}
-    best = max(sizes, key=sizes.__getitem__, default="")
-    if not best or 4 * sizes[best] < _weights(model):
-        return ""
-    shapes = [(", ".join(map(str, tensor.shape)), tensor.dtype) for tensor in finished[best][1]]
-    given = "".join(
-        f"torch.empty({shape}{'' if dtype == torch.float32 else f', dtype={dtype}'}, device='meta')," + " "
-        for shape, dtype in shapes
-    )
-    return f"load(model.{best}, args=({given.rstrip()}))"
-
-
-def _weights(module: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())

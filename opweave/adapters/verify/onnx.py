@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from opweave.adapters.onnx.measured import openable
 from opweave.adapters.onnx.model import OnnxFile, Shaped, inner_graphs, read_model, save_model
 from opweave.adapters.onnx.nodes import NamedModel, named, reordered, with_nodes, without_constant_nodes
 from opweave.adapters.onnx.optimizer import form_of_plan
-from opweave.adapters.onnx.pieces import Piece, write_pieces
+from opweave.adapters.onnx.pieces import write_pieces
 from opweave.adapters.onnx.prepare import Prepared, measure, shape, with_types
 from opweave.adapters.onnx.read import runtime_problem
 from opweave.adapters.onnx.session import (
@@ -30,23 +31,16 @@ from opweave.adapters.onnx.session import (
     random_feeds,
     run_session,
 )
-from opweave.adapters.verify.parts import (
-    Output,
-    are_equal,
-    difference,
-    operator_times,
-    outputs_of,
-    parts_of,
-    with_scratch,
-)
+from opweave.adapters.runtimes.groups import Group
+from opweave.adapters.verify.parts import Ran, difference, outputs_of, parts_of, verdict
 from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, RunCost, Verification
 from opweave.problems.errors import EngineError
+from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem
-from opweave.problems.solution import Solution
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 if TYPE_CHECKING:
@@ -106,14 +100,29 @@ def verify_onnx(
     file, found = shape(model, dims, inputs, DEFAULT_LIMITS)
     feeds = dict(inputs or {})
     feeds = dict(random_feeds(found.model, seed, feeds)) | feeds
-    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder, ExitStack() as held:
         original = _original(model, file, found, Path(folder) / "original.onnx")
-        if not isinstance(solution, Ordering):
-            return _verify_pieces(_bench(original, file, found, feeds, threads), solution, problem)
-        with form_of_plan(original, solution.order, {}, DEFAULT_LIMITS) as form:
+        if isinstance(solution, Ordering):
+            form = held.enter_context(form_of_plan(original, solution.order, {}, DEFAULT_LIMITS))
             if form is not original:
                 file, found = shape(form, {}, None, DEFAULT_LIMITS)
-            return _verify_order(_bench(original, file, found, feeds, threads), solution, problem)
+        bench = _bench(original, file, found, feeds, threads)
+        untouched = bench.untouched()
+        if isinstance(solution, Ordering):
+            obeyed, ran = _run_order(bench, solution, untouched)
+            by_default = _cost(_Task(original, feeds, threads, planned=False))
+            as_planned = _cost(_Task(bench.folder / PLANNED, feeds, threads, planned=True))
+            about: dict[str, Any] = {"by_default": by_default, "as_planned": as_planned}
+            plain = bench.plain(bench.folded)
+        else:
+            obeyed, ran = _run_pieces(bench, parts_of(bench.problem.graph, solution))
+            about, plain = {}, bench.plain(bench.path)
+        close, apart = difference(ran.outputs, outputs_of(untouched.outputs))
+        if not close:  # the runtime's optimiser may change sums by more than the tolerance, whatever the plan is
+            close, _ = difference(ran.outputs, outputs_of(bench.plain(original).outputs))
+        about |= {"model": bench.problem.graph.name, "runtime": f"onnxruntime {import_runtime().__version__}"}
+        about |= {"order_obeyed": obeyed, "outputs_close": close, "difference": apart}
+        return verdict(ran, outputs_of(plain.outputs), solution, problem, about)
 
 
 def _original(model: PathLike | ModelProto, file: OnnxFile, found: Shaped, path: Path) -> Path:
@@ -138,16 +147,13 @@ def _bench(original: Path, file: OnnxFile, found: Shaped, feeds: Arrays, threads
     return _Bench(original, path, folded, folder, prepared, parts, runtime_problem(prepared), feeds, threads)
 
 
-def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] | None) -> Verification:
+def _run_order(bench: _Bench, ordering: Ordering, untouched: RuntimeRun) -> tuple[bool, Ran]:
     planned = bench.obedient(reordered(bench.named, ordering), PLANNED, runs=3)
-    given = bench.obedient(
-        with_nodes(bench.named.proto, [*bench.named.constant, *bench.named.nodes.values()]), "g.onnx", 1
-    )
-    untouched = bench.untouched()
+    own = with_nodes(bench.named.proto, [*bench.named.constant, *bench.named.nodes.values()])
     ran = _planned(bench, planned.order)
     wanted = [name for name in ordering.order if name in set(ran)]
     obeyed = _obeyed(bench, ordering.order, planned.order)
-    memory = _memory(bench, planned, given, untouched) if obeyed else None
+    memory = _memory(bench, planned, bench.obedient(own, "given.onnx", 1), untouched) if obeyed else None
     notes = []
     if not obeyed:
         first = next((name for name, done in zip(wanted, ran, strict=False) if name != done), "")
@@ -158,61 +164,21 @@ def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] 
         notes.append(_replaced(bench, ordering, ran))
     if obeyed and memory is None:
         notes.append("this version of ONNX Runtime has no counters of its arena, so memory was not compared")
-    times = operator_times(ran, planned.seconds, problem, ordering)
-    compared = _compare(bench, ordering, planned.outputs, bench.plain(bench.folded), untouched)
-    return Verification(
-        **compared,
-        by_default=_cost(_Task(bench.original, bench.feeds, bench.threads, planned=False)),
-        as_planned=_cost(_Task(bench.folder / PLANNED, bench.feeds, bench.threads, planned=True)),
-        order_obeyed=obeyed,
-        memory=memory,
-        times=times,
-        notes=tuple(notes),
-    )
+    return obeyed, Ran(outputs_of(planned.outputs), ran, planned.seconds, memory=memory, notes=tuple(notes))
 
 
-def _verify_pieces(bench: _Bench, plan: Schedule | Stages, problem: Problem[Any, Any] | None) -> Verification:
-    groups = parts_of(bench.problem.graph, plan)
+def _run_pieces(bench: _Bench, groups: Sequence[Group]) -> tuple[bool, Ran]:
+    known, seconds, obeyed = dict(bench.feeds), dict[str, float](), True
     pieces = write_pieces(bench.prepared, groups, bench.folder / "pieces")
-    outputs, runs = _run_pieces(pieces, bench)
-    seconds = {name: spent for run in runs for name, spent in run.seconds.items()}
-    order = [name for piece in pieces for name in piece.operators]
-    obeyed = all(_obeyed(bench, piece.operators, run.order) for piece, run in zip(pieces, runs, strict=True))
-    times = operator_times(order, seconds, problem, plan)
-    compared = _compare(bench, plan, outputs, bench.plain(bench.path), bench.untouched())
-    return Verification(**compared, pieces=len(pieces), order_obeyed=obeyed, times=times, notes=(ONE_MACHINE,))
-
-
-def _compare(
-    bench: _Bench, plan: Solution, outputs: Arrays, plain: RuntimeRun, untouched: RuntimeRun
-) -> dict[str, Any]:
-    """Name the model, and compare outputs with those of the original model: unoptimised, and with all defaults."""
-    ours = _flat(outputs)
-    close, apart = difference(ours, _flat(untouched.outputs))
-    if not close:  # the runtime's optimiser may change sums by more than the tolerance; that is not the plan's doing
-        close, _ = difference(ours, _flat(bench.plain(bench.original).outputs))
-    return {
-        "model": bench.problem.graph.name,
-        "runtime": f"onnxruntime {import_runtime().__version__}",
-        "solution": plan.kind,
-        "outputs_equal": are_equal(ours, _flat(plain.outputs)),
-        "outputs_close": close,
-        "difference": apart,
-    }
-
-
-def _flat(outputs: Mapping[str, object]) -> dict[str, Output]:
-    return dict(pair for name, value in outputs.items() for pair in outputs_of(name, value))
-
-
-def _run_pieces(pieces: Sequence[Piece], bench: _Bench) -> tuple[Arrays, list[RuntimeRun]]:
-    known = dict(bench.feeds)
-    runs = []
     for piece in pieces:
         fed = {name: known[name] for name in piece.inputs}
-        runs.append(profiled_run(piece.path, onnx_session_options(threads=bench.threads), fed))
-        known |= runs[-1].outputs
-    return {value.name: known[value.name] for value in bench.named.proto.graph.output}, runs
+        run = profiled_run(piece.path, onnx_session_options(threads=bench.threads), fed)
+        known |= run.outputs
+        seconds |= run.seconds
+        obeyed = obeyed and _obeyed(bench, piece.operators, run.order)
+    outputs = outputs_of({value.name: known[value.name] for value in bench.named.proto.graph.output})
+    order = [name for piece in pieces for name in piece.operators]
+    return obeyed, Ran(outputs, order, seconds, pieces=len(pieces), notes=(ONE_MACHINE,))
 
 
 def _planned(bench: _Bench, order: Sequence[str]) -> list[str]:
@@ -287,7 +253,9 @@ def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: Ru
 
 def _without_scratch(problem: MemoryOrdering) -> MemoryOrdering:
     """The problem of the tensors alone: the runtime's counters are read when a kernel has given its scratch back."""
-    graph = with_scratch(problem.graph, {})
+    graph = problem.graph
+    operators = tuple(op.model_copy(update={"workspace_bytes": 0}) for op in graph.operators)
+    graph = OpGraph(operators=operators, tensors=graph.tensors, parameters=graph.parameters, outputs=graph.outputs)
     return MemoryOrdering(graph=graph, in_place=problem.in_place, inputs=problem.inputs, outputs=problem.outputs)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from opweave.adapters.runtimes.groups import Group, schedule_groups
 from opweave.adapters.runtimes.plan_exports import stage_groups
-from opweave.adapters.verify.report import CLOSE, OperatorTime
+from opweave.adapters.verify.report import CLOSE, MemoryCheck, OperatorTime, Verification
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
@@ -31,13 +31,72 @@ class Output(NamedTuple):
     numbers: NDArray[np.float64] | None
 
 
-def outputs_of(name: str, value: Any) -> Iterator[tuple[str, Output]]:
-    """The arrays in an output of a run, with names; a classifier's is a list of maps."""
-    if isinstance(value, Mapping):
+class Ran(NamedTuple):
+    """A run of a planned model.
+
+    Attributes
+    ----------
+    outputs
+        What it returned.
+    order, seconds
+        Operators in the order in which they ran, and seconds of each.
+    memory
+        Predicted and measured bytes, for an order.
+    pieces
+        Parts in which it ran.
+    notes
+        Remarks for the reader.
+    """
+
+    outputs: Mapping[str, Output]
+    order: Sequence[str]
+    seconds: Mapping[str, float]
+    memory: MemoryCheck | None = None
+    pieces: int = 1
+    notes: tuple[str, ...] = ()
+
+
+def verdict(
+    ran: Ran,
+    plain: Mapping[str, Output],
+    solution: Solution,
+    problem: Problem[Any, Any] | None,
+    about: Mapping[str, Any],
+) -> Verification:
+    """Compare a planned run with the outputs of the model as it was.
+
+    Parameters
+    ----------
+    ran, plain
+        The planned run, and the outputs of the original model with optimisations off.
+    solution, problem
+        The plan, and the problem whose costs predict the times.
+    about
+        What the runtime knows beyond that: fields of the verification.
+    """
+    return Verification(
+        solution=solution.kind,
+        pieces=ran.pieces,
+        outputs_equal=are_equal(ran.outputs, plain),
+        memory=ran.memory,
+        times=operator_times(ran.order, ran.seconds, problem, solution),
+        notes=ran.notes,
+        **about,
+    )
+
+
+def outputs_of(outputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Output]:
+    """The arrays that a run returned, by names."""
+    rows = outputs.items() if isinstance(outputs, Mapping) else enumerate(outputs)
+    return dict(pair for name, value in rows for pair in _named_outputs(str(name), value))
+
+
+def _named_outputs(name: str, value: Any) -> Iterator[tuple[str, Output]]:
+    if isinstance(value, Mapping):  # a classifier returns a list of maps
         value = [*value.keys(), *value.values()]
     if isinstance(value, list | tuple):
         for index, each in enumerate(value):
-            yield from outputs_of(f"{name}/{index}", each)
+            yield from _named_outputs(f"{name}/{index}", each)
         return
     if hasattr(value, "untyped_storage"):  # a tensor of PyTorch, which has more element types than NumPy
         import torch
@@ -114,15 +173,3 @@ def _promised(costs: object, operator: str, device: str | None) -> float | None:
     if row is None or column is None:
         return None
     return costs.table[row][column * len(costs.batches)]
-
-
-def with_scratch(graph: OpGraph, scratch: Mapping[str, int]) -> OpGraph:
-    """The graph with other workspaces; 0 for operators that are not named."""
-    operators = tuple(op.model_copy(update={"workspace_bytes": scratch.get(op.id, 0)}) for op in graph.operators)
-    return OpGraph(
-        name=graph.name,
-        operators=operators,
-        tensors=graph.tensors,
-        parameters=graph.parameters,
-        outputs=graph.outputs,
-    )

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.torch.order import allocator_peak, kernel_scratch, run_in_order
+from opweave.adapters.torch.order import allocator_peak, run_in_order
 from opweave.adapters.torch.program import prepare, read_program
 from opweave.adapters.torch.read import from_torch
 from opweave.adapters.torch.stages import Runnable, runnable, staged
-from opweave.adapters.verify.parts import are_equal, difference, operator_times, outputs_of, parts_of, with_scratch
+from opweave.adapters.verify.parts import Ran, difference, outputs_of, parts_of, verdict
 from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, Verification
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
@@ -36,24 +36,23 @@ def verify_torch(
     threads: int,
 ) -> Verification:
     """Run a PyTorch program as planned and as it was; see :func:`opweave.adapters.verify.verify`."""
-    import torch
-
     with _threads(threads):
+        import torch
+
         held = read_program(model) if isinstance(model, str | os.PathLike) else model
         program = prepare(held, args, kwargs) if isinstance(held, torch.nn.Module) else prepare(held)
         graph = from_torch(program)
         run = runnable(program, graph)
         flat = run.flat_inputs(args, kwargs) if args or kwargs else _made_up(run, seed)
-        if isinstance(solution, Ordering):
-            return _verify_order(run, graph, solution, problem, flat)
-        return _verify_stages(run, graph, solution, problem, flat)
+        execute = _ordered if isinstance(solution, Ordering) else _split
+        ran = execute(run, graph, solution, flat)
+        plain = outputs_of(_whole(run, _copies(flat)))
+        about = {"model": graph.name, "runtime": f"torch {torch.__version__}"}
+        apart = difference(ran.outputs, plain)[1]
+        return verdict(ran, plain, solution, problem, {**about, "order_obeyed": True, "difference": apart})
 
 
-def _verify_order(
-    run: Runnable, graph: OpGraph, ordering: Ordering, problem: Problem[Any, Any] | None, flat: Sequence[object]
-) -> Verification:
-    import torch
-
+def _ordered(run: Runnable, graph: OpGraph, ordering: Ordering, flat: Sequence[object]) -> Ran:
     run.check_covered(ordering.order, "the order")
     counted = MemoryOrdering(graph=graph)
     evaluation = counted.evaluate(ordering)
@@ -62,46 +61,27 @@ def _verify_order(
     run_in_order(run, ordering.order, _copies(flat))  # the first run of an operator takes longer
     planned = run_in_order(run, ordering.order, _copies(flat))
     given = run_in_order(run, given_order(counted).order, _copies(flat))
-    scratch = kernel_scratch(lambda: run_in_order(run, given_order(counted).order, _copies(flat)).outputs)
-    predicted = MemoryOrdering(graph=with_scratch(graph, scratch)).evaluate(ordering).objective
     memory = MemoryCheck(
         assumptions=f"{counted.assumptions()}; in-place calls of the program are aliases",
         predicted=evaluation.details.stable,
         measured=planned.live,
         given_peak=max(given.live, default=0),
         default_peak=allocator_peak(lambda: _whole(run, _copies(flat))),
-        predicted_arena=None if predicted is None else int(predicted),
         allocator_peak=allocator_peak(lambda: run_in_order(run, ordering.order, _copies(flat)).outputs),
     )
-    return Verification(
-        model=graph.name,
-        runtime=f"torch {torch.__version__}",
-        solution=ordering.kind,
-        order_obeyed=True,
-        **_compare(planned.outputs, _whole(run, _copies(flat))),
-        memory=memory,
-        times=operator_times(ordering.order, planned.seconds, problem, ordering),
-    )
+    return Ran(outputs_of(planned.outputs), ordering.order, planned.seconds, memory=memory)
 
 
-def _verify_stages(
-    run: Runnable, graph: OpGraph, plan: Schedule | Stages, problem: Problem[Any, Any] | None, flat: Sequence[object]
-) -> Verification:
-    import torch
-
+def _split(run: Runnable, graph: OpGraph, plan: Schedule | Stages, flat: Sequence[object]) -> Ran:
     groups = parts_of(graph, plan)
-    split = staged(run, groups)
     order = [name for group in groups for name in group.operators]
     run_in_order(run, order, _copies(flat))
     timed = run_in_order(run, order, _copies(flat))
-    return Verification(
-        model=graph.name,
-        runtime=f"torch {torch.__version__}",
-        solution=plan.kind,
+    return Ran(
+        outputs_of(staged(run, groups).run_flat(_copies(flat))),
+        order,
+        timed.seconds,
         pieces=len(groups),
-        order_obeyed=True,
-        **_compare(split.run_flat(_copies(flat)), _whole(run, _copies(flat))),
-        times=operator_times(order, timed.seconds, problem, plan),
         notes=(ONE_MACHINE,),
     )
 
@@ -114,11 +94,6 @@ def _whole(run: Runnable, flat: list[object]) -> list[object]:
 
     with torch.no_grad():
         return list(tree_leaves(Interpreter(run.module).run(*flat, enable_io_processing=False)))
-
-
-def _compare(ours: Sequence[object], theirs: Sequence[object]) -> dict[str, Any]:
-    first, second = dict(outputs_of("", list(ours))), dict(outputs_of("", list(theirs)))
-    return {"outputs_equal": are_equal(first, second), "difference": difference(first, second)[1]}
 
 
 def _made_up(run: Runnable, seed: int) -> list[object]:

@@ -9,20 +9,23 @@ takes ``latency[a, b] + size[e] * f * seconds_per_byte[a, b]`` seconds (f = 1 fo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.shortage import shortage
 from opweave.formulations.batched_mapping.unsplit import plain_constraints
-from opweave.formulations.expressions import express
-from opweave.formulations.on_cluster import capacity_of, flows_of, left_to_run_on, links_of, parameters_of, tied
-from opweave.formulations.once import once
+from opweave.formulations.derived import once
+from opweave.formulations.expressions import taken_in
+from opweave.formulations.on_cluster import BLUR, OnCluster, flows_of, left_to_run_on, on_cluster, tied, too_large
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, Share, means
 from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.words import counted
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, MemoryCap, Share)
 """Side constraints that :func:`lower` writes into the arrays, besides those with an ``"order_arcs"`` expression."""
@@ -32,13 +35,11 @@ SUPPORTS = ("batched_arrays", "order_arcs")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BatchedInstance:
+class BatchedInstance(OnCluster):
     """Arrays indexed by operator i, device u, granules c, edge e.
 
     Attributes
     ----------
-    names, devices
-        Operator ids and device names.
     batch, granule, granules
         Number of inputs, inputs per granule, and granules in the whole batch (G).
     seconds
@@ -51,20 +52,12 @@ class BatchedInstance:
         Operators for which side constraints make every operator wait, including all their batches.
     order
         Operators in an order in which predecessors, and operators to wait for, come first.
-    latency, seconds_per_byte
-        Shape (devices, devices); zero on the diagonal. The latency is inf if nothing can be sent.
     grows
         Whether the delay grows with the number of inputs that move together.
     memory
         Bytes that each input of an operator takes.
-    parameters, parameter_bytes
-        Parameters of every operator, counted once per device, and their sizes.
-    capacity
-        Bytes of every device; ``NO_LIMIT`` if it has no limit.
     """
 
-    names: tuple[str, ...]
-    devices: tuple[str, ...]
     batch: int
     granule: int
     granules: int
@@ -76,23 +69,8 @@ class BatchedInstance:
     outgoing: Adjacency
     waits: Adjacency
     order: IntArray
-    latency: FloatArray
-    seconds_per_byte: FloatArray
     grows: bool
     memory: IntArray
-    parameters: Adjacency
-    parameter_bytes: IntArray
-    capacity: IntArray
-
-    @property
-    def operators(self) -> int:
-        """Number of operators."""
-        return len(self.names)
-
-    @property
-    def limited(self) -> bool:
-        """Whether any device's memory is limited."""
-        return bool((self.capacity != NO_LIMIT).any())
 
     def delay(self, e: int, a: int, b: int, inputs: int) -> float:
         """Seconds that ``inputs`` inputs of edge e take from device a to device b."""
@@ -104,20 +82,6 @@ class BatchedInstance:
         return [c for c in range(1, self.granules + 1) if np.isfinite(self.seconds[i, u, c])]
 
 
-def lower_unless_short(problem: BatchedMapping) -> BatchedInstance:
-    """As :func:`lower`, after the cheap proofs that nothing fits.
-
-    Raises
-    ------
-    ContradictionError
-        If there is no mapping; the message says why, and gives an upper bound of the batch size.
-    """
-    reason = shortage(problem)
-    if reason is not None:
-        raise ContradictionError(reason)
-    return lower(problem)
-
-
 @once
 def lower(problem: BatchedMapping) -> BatchedInstance:
     """Write a problem as arrays, including Pin, Forbid, MemoryCap, Share and order arcs.
@@ -127,17 +91,15 @@ def lower(problem: BatchedMapping) -> BatchedInstance:
     ContradictionError
         If these leave an operator no device, or close a cycle.
     """
-    devices = [device.name for device in problem.cluster.devices]
+    shared = on_cluster(problem)
     graph, plain = problem.graph, tuple(plain_constraints(problem))
     count = len(graph.operators)
     group = tied(graph, plain)
     before = with_order_arcs(problem, graph.arrays.predecessors)
     known: BoolArray = np.isfinite(problem.times)
     somewhere: BoolArray = np.asarray(known.any(axis=2))
-    allowed = left_to_run_on(graph, devices, somewhere, group, plain)
+    allowed = left_to_run_on(graph, shared["devices"], somewhere, group, plain)
     source, target, tensor = flows_of(graph)
-    latency, seconds_per_byte = links_of(problem.cluster)
-    parameters, parameter_bytes = parameters_of(graph)
     sizes = [size for size, there in zip(problem.sizes, np.moveaxis(known, 2, 0), strict=True) if there.any()]
     granule = math.gcd(problem.batch, *sizes)
     edges, edge_of = np.unique(source * count + target, return_inverse=True)
@@ -145,8 +107,7 @@ def lower(problem: BatchedMapping) -> BatchedInstance:
     size = np.zeros(len(edges), dtype=np.int64)
     np.maximum.at(size, edge_of, graph.arrays.tensor_bytes[tensor])
     return BatchedInstance(
-        names=graph.operator_ids,
-        devices=tuple(devices),
+        **shared,
         batch=problem.batch,
         granule=granule,
         granules=problem.batch // granule,
@@ -158,13 +119,8 @@ def lower(problem: BatchedMapping) -> BatchedInstance:
         outgoing=Adjacency.from_pairs(count, first, np.arange(len(edges))),
         waits=with_order_arcs(problem, Adjacency.from_lists([[]] * count)),
         order=graph.listed_order if before is graph.arrays.predecessors else topological_order(before.reversed(count)),
-        latency=latency,
-        seconds_per_byte=seconds_per_byte,
         grows=problem.transfers == "delay",
         memory=problem.sizes_per_input,
-        parameters=parameters,
-        parameter_bytes=parameter_bytes,
-        capacity=capacity_of(problem.memory_limits.values()),
     )
 
 
@@ -187,8 +143,107 @@ def _seconds(problem: BatchedMapping, allowed: BoolArray, granule: int) -> Float
     return seconds
 
 
-for _kind in TAKEN_IN:
+@once
+def shortage(problem: BatchedMapping) -> str | None:
+    """Say why the batch cannot run, if that is easy to see.
 
-    @express(_kind, "batched_arrays")
-    def _taken_in(_problem: BatchedMapping, _constraint: Constraint) -> None:
-        """Add nothing: :func:`lower` has written the constraint into the arrays."""
+    The function looks for operators whose batch sizes, as far as side constraints and memory allow them, cannot add up
+    to the batch, and for too little memory in total.
+
+    Returns
+    -------
+    str or None
+        The reason, with the operator, and the missing bytes or the largest batch that it can run; None if none was
+        found, which proves nothing.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.costs import Costs
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> graph = OpGraph(tensors=[Tensor(id="y", bytes=4)], operators=[Operator(id="p", outputs=["y"])])
+    >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
+    >>> costs = Costs.from_table({"p": {"a": {1: 1.0, 2: 1.5}}})
+    >>> shortage(BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=2))
+    "operator 'p' cannot run 2 inputs: the memory of its devices allows 1 at most"
+    """
+    try:
+        return next(_reasons(problem, lower(problem)), None)
+    except ContradictionError as error:
+        return str(error)
+
+
+def lower_unless_short(problem: BatchedMapping) -> BatchedInstance:
+    """As :func:`lower`, after the cheap proofs that nothing fits.
+
+    Raises
+    ------
+    ContradictionError
+        If there is no mapping; the message says why.
+    """
+    reason = shortage(problem)
+    if reason is not None:
+        raise ContradictionError(reason)
+    return lower(problem)
+
+
+def _reasons(problem: BatchedMapping, instance: BatchedInstance) -> Iterator[str]:
+    """Operators that cannot run the batch, for lack of batch sizes or of memory, and too little memory in total."""
+    able = np.isfinite(instance.seconds)
+    for i, most in _unable(able):
+        yield _cannot_run(problem, instance.names[i], "its times and side constraints allow", most * instance.granule)
+    if not instance.limited:
+        return
+    inputs = np.arange(instance.granules + 1.0) * instance.granule
+    weights = np.bincount(
+        instance.parameters.heads(), instance.parameter_bytes[instance.parameters.items], instance.operators
+    )
+    needed = np.where(inputs > 0, weights[:, None] + instance.memory[:, None] * inputs, 0.0) * (1.0 - BLUR)
+    fits = able & (needed[:, None] <= instance.capacity[:, None])
+    for i, most in _unable(fits):
+        small = able[i, :, 1:].any(axis=1) & ~fits[i, :, 1:].any(axis=1)  # devices on which no batch of i fits
+        lost = small & ~able[i, :, 0]
+        alone = lost if lost.any() else small & ~fits[i, :, 1:].any()
+        for u in np.flatnonzero(alone).tolist():
+            least = problem.memory_of({instance.names[i]: int(able[i, u, 1:].argmax() + 1) * instance.granule})
+            what = f"operator {instance.names[i]!r} needs {least:,} bytes for its smallest batch"
+            here = np.arange(len(alone)) == u
+            yield too_large(what, least, here, instance.capacity, instance.devices) or what
+        yield _cannot_run(problem, instance.names[i], "the memory of its devices allows", most * instance.granule)
+    if (instance.capacity == NO_LIMIT).any():
+        return
+    stored = instance.parameter_bytes[np.unique(instance.parameters.items)].tolist()
+    total, room = sum(stored) + problem.batch * sum(instance.memory.tolist()), sum(instance.capacity.tolist())
+    if total > room:
+        yield (
+            f"the batch needs {counted(total, 'byte')} on all devices together, which hold {room:,}: "
+            f"{counted(total - room, 'byte')} short"
+        )
+
+
+def _cannot_run(problem: BatchedMapping, name: str, why: str, most: int) -> str:
+    left = f"{most:,} at most" if most else "none"
+    return f"operator {name!r} cannot run {counted(problem.batch, 'input')}: {why} {left}"
+
+
+def _unable(able: BoolArray) -> Iterator[tuple[int, int]]:
+    """Operators whose batches cannot add up to all granules, with the largest smaller sum.
+
+    Parameters
+    ----------
+    able
+        Whether an operator may run so many granules on a device. Shape (operators, devices, granules + 1).
+    """
+    kinds, which = np.unique(able.reshape(len(able), able.shape[1] * able.shape[2]), axis=0, return_inverse=True)
+    sums = []
+    for kind in kinds.reshape(-1, *able.shape[1:]):
+        reached = 1  # bit c: c granules can be made up on the devices so far
+        for sizes in kind:
+            reached = reduce(or_, (reached << int(c) for c in np.flatnonzero(sizes)), 0)
+        sums.append(reached & ((1 << able.shape[2]) - 1))
+    for i, kind in enumerate(which.ravel().tolist()):
+        if sums[kind].bit_length() < able.shape[2]:
+            yield i, max(0, sums[kind].bit_length() - 1)
+
+
+taken_in("batched_arrays", TAKEN_IN)

@@ -18,8 +18,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import TAKEN_IN, BatchedInstance, lower_unless_short
 from opweave.formulations.batched_mapping.retime import counts_of, retimed
-from opweave.formulations.batched_mapping.shortage import rules_in_the_way, shortage
-from opweave.formulations.formulation import TimedFormulation
+from opweave.formulations.formulation import ClusterFormulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
@@ -139,16 +138,17 @@ class BatchedModel(LinearModel):
         return total(held)
 
 
-class BatchedProgram(TimedFormulation[BatchedMapping, BatchedSchedule], ABC):
+class BatchedProgram(ClusterFormulation[BatchedMapping, BatchedSchedule], ABC):
     """A batched mapping as a program."""
 
     problem_type: ClassVar[type[BatchedMapping]] = BatchedMapping
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Colocate, Separate, MaxDevices)
 
-    def why_infeasible(self, problem: BatchedMapping) -> str:
-        """Say why there is no schedule if that is easy to see; otherwise name the rules that may exclude all."""
-        rules = rules_in_the_way(problem, rows_added=self.context.extended)
-        return shortage(problem) or f"no schedule respects {rules}"
+    def own_rules(self, problem: BatchedMapping) -> dict[str, bool]:
+        """Gaps between batch sizes."""
+        every = set(range(1, problem.batch + 1))
+        gaps = any(sizes.keys() < every for known in problem.known_seconds.values() for sizes in known.values())
+        return {"the batch sizes": gaps}
 
 
 def serial_length(instance: BatchedInstance) -> float:

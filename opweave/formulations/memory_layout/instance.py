@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from opweave.formulations.once import once
+from opweave.formulations.derived import once
 from opweave.problems.arrays import (
     NO_LIMIT,
     BoolArray,

@@ -17,9 +17,8 @@ import numpy as np
 
 from opweave.formulations.formulation import TOLERANCE, BuildContext, Formulation
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower, pushed_down
-from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.linear import Handles, Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT
 from opweave.problems.arrays import FloatArray, IntArray

@@ -1,5 +1,4 @@
 """Memory ordering written for solvers: arrays (``instance.py``), the paper's and the pairs' program, fusion.
 
-No ``shortage.py``: some order always exists. No ``cp.py``: on five networks the pairs' program proved all, a constraint
-program one.
+No ``cp.py``: on five networks the pairs' program proved all, a constraint program one.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 
+from opweave.formulations.derived import Reduction, identity
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.nodes import (
     MOST_REACHABILITY_NODES,
@@ -20,7 +21,6 @@ from opweave.formulations.memory_ordering.nodes import (
     single_nodes,
 )
 from opweave.formulations.order_arcs import ContradictionError, only_order_arcs, order_arcs
-from opweave.formulations.reduction import Reduction, identity
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 MOST_GROUP_NODES = 40

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.once import once
+from opweave.formulations.derived import once
 from opweave.formulations.order_arcs import with_order_arcs
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency

@@ -31,6 +31,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from opweave.formulations.derived import Reduction, identity
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
@@ -39,7 +40,6 @@ from opweave.formulations.memory_ordering.program import OrderingProgram, Scale,
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.order_arcs import ancestors, reduced_arcs
-from opweave.formulations.reduction import Reduction, identity
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from opweave.formulations.modeling.handles import Handles
-from opweave.formulations.modeling.linear import Linear, Row, total
+from opweave.formulations.modeling.linear import Handles, Linear, Row, total
 from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, Rows
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.problem import Problem

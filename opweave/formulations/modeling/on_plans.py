@@ -14,8 +14,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from opweave.formulations.expressions import MODEL, expression, extended
-from opweave.formulations.modeling.handles import WORDS, Handles, with_names_checked
-from opweave.formulations.modeling.linear import Linear, Row
+from opweave.formulations.modeling.linear import WORDS, Handles, Linear, Row, with_names_checked
 from opweave.problems.constraints import (
     Constraint,
     MeasuresMemory,

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.formulations.modeling.arrays import MatrixModel, Program, TriviallyInfeasibleError, whole_bounds
-from opweave.formulations.modeling.handles import WORDS
-from opweave.formulations.modeling.linear import Linear, Row
+from opweave.formulations.modeling.linear import WORDS, Linear, Row
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Block, LazyNames
 from opweave.problems.arrays import FloatArray

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from opweave.formulations.formulation import Formulation, ProblemT, SolutionT
-from opweave.formulations.modeling.handles import WORDS, missing_handle, with_names_checked
+from opweave.formulations.modeling.linear import WORDS, missing_handle, with_names_checked
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import from_pyomo, load_values, values_of
 from opweave.problems.arrays import FloatArray

@@ -30,10 +30,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import TimedFormulation, register_formulation
+from opweave.formulations.formulation import ClusterFormulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.on_cluster import rules_in_the_way
 from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
@@ -102,10 +101,11 @@ class FlowModel(LinearModel):
 
 
 @register_formulation
-class Flow(TimedFormulation[Pipeline, Stages]):
+class Flow(ClusterFormulation[Pipeline, Stages]):
     """A pipeline as one unit of flow."""
 
     name: ClassVar[str] = "flow"
+    noun: ClassVar[str] = "pipeline"
     problem_type: ClassVar[type[Pipeline]] = Pipeline
     model_type: ClassVar[type[LinearModel]] = FlowModel
     supports: ClassVar[tuple[str, ...]] = ("stages", "flow")
@@ -252,10 +252,6 @@ class Flow(TimedFormulation[Pipeline, Stages]):
         if not there:
             raise InfeasibleError
         model.add(sum(there) <= len(there) - 1)
-
-    def why_infeasible(self, problem: Pipeline) -> str:
-        """Name the rules that may exclude every solution."""
-        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
 
 
 def _felt(terms: dict[int, float]) -> dict[int, float]:

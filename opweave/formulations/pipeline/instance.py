@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.expressions import express
-from opweave.formulations.on_cluster import capacity_of, permitted
+from opweave.formulations.expressions import taken_in
+from opweave.formulations.on_cluster import capacity_of, permitted, too_large
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.shortage import Stored, points_of, shortage, stages_up_to
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+from opweave.problems.words import counted
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, MemoryCap, MaxDevices)
 """Side constraints that :func:`lower` writes into the arrays."""
@@ -39,8 +39,9 @@ class PipelineInstance:
         Number of operators before each point. Shape (points,).
     sent
         Bytes that cross each point, after compression; 0 at both ends. Shape (points,).
-    seconds
-        Run time of every operator on each device; unknown times count as 0. Shape (devices, operators).
+    seconds, allowed
+        Run time of every operator on each device (0 if unknown), and whether it may run there. Shape (devices,
+        operators).
     elapsed
         Run time of all operators before each point, on each device. Shape (devices, points).
     reach
@@ -70,6 +71,7 @@ class PipelineInstance:
     position: IntArray
     sent: FloatArray
     seconds: FloatArray
+    allowed: BoolArray
     elapsed: FloatArray
     reach: IntArray
     memory: IntArray
@@ -89,6 +91,11 @@ class PipelineInstance:
     def last(self) -> int:
         """The point after the last operator."""
         return len(self.position) - 1
+
+    @property
+    def limited(self) -> bool:
+        """Whether any device's memory is limited."""
+        return bool((self.capacity != NO_LIMIT).any())
 
     @property
     def blur(self) -> float:
@@ -135,6 +142,72 @@ SLACK = 1e-6
 """Relative tolerance above a known solution's objective within which times are kept."""
 
 
+def shortage(problem: Pipeline, ceiling: float | None = None) -> str | None:
+    """Say why nothing can fit, if that is easy to see.
+
+    The function looks for pieces between two cuts that no device can hold or run, and for models that need more stages
+    than there can be.
+
+    Returns
+    -------
+    str or None
+        The reason, with operators, devices, the missing bytes and the smallest sufficient memory; None if none was
+        found, which proves nothing.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.graph import OpGraph, Operator, Parameter
+    >>> graph = OpGraph(
+    ...     tensors=[], parameters=[Parameter(id="w", bytes=9)], operators=[Operator(id="p", parameters=["w"])]
+    ... )
+    >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
+    >>> shortage(Pipeline(graph=graph, cluster=cluster, include_compute=False))
+    "operator 'p' needs 9 bytes; 'a', the largest device that may run it, holds 5: 4 bytes short"
+    """
+    instance = lower(problem, ceiling)
+    pieces, most = instance.last, instance.most
+    if not pieces:
+        return None
+    if not instance.devices:
+        return "no device may be used: device_order and forbidden_devices leave none"
+    reach = instance.reach.max(axis=0)
+    stages = stages_up_to(reach)
+    if stages is None:
+        point = int(np.argmax(reach[:-1] <= np.arange(pieces)))
+        return _why_nowhere(problem, instance, *instance.position[point : point + 2].tolist())
+    if stages > most:
+        enough = smallest_memory(problem)
+        would = f"; {enough:,} bytes on every device would do, as far as memory goes" if instance.limited else ""
+        return (
+            f"memory, known times and side constraints keep stages so short that at least {counted(stages, 'stage')} "
+            f"are needed, but there can be at most {most:,}{would}"
+        )
+    if instance.least > min(pieces, most):
+        return (
+            f"at least {instance.least} stages are asked for, but the model has {counted(pieces, 'piece')} and there "
+            f"can be at most {counted(most, 'stage')}"
+        )
+    return None
+
+
+def _why_nowhere(problem: Pipeline, instance: PipelineInstance, begin: int, end: int) -> str:
+    """Why no device takes the operators of a piece."""
+    names = instance.names[begin:end]
+    who = (
+        f"operator {names[0]!r}"
+        if len(names) == 1
+        else f"the {len(names):,} operators from {names[0]!r} to {names[-1]!r}"
+    )
+    if any(means(each, Separate) and len({*each.ops} & {*names}) > 1 for each in problem.constraints):
+        return f"{who} cannot be cut apart, but Separate demands it"
+    able = instance.allowed[:, begin:end].all(axis=1)
+    needed = problem.memory_of(names)
+    verb = "needs" if len(names) == 1 else "cannot be cut apart and need"
+    large = too_large(f"{who} {verb} {needed:,} bytes", needed, able, instance.capacity, instance.devices)
+    return large or f"{who} may run on no usable device: times, pins and forbidden devices leave none"
+
+
 def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     """As :func:`lower`, after the cheap proofs that nothing fits.
 
@@ -143,22 +216,121 @@ def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> Pipel
     ContradictionError
         If there is no pipeline; the message says what cannot be placed, and the smallest sufficient memory.
     """
-    instance = lower(problem, ceiling)
-    if instance.last == 0:
-        return instance
-    stages = fewest_stages(instance) if instance.devices else None
-    if stages is None or stages > instance.most or instance.least > min(instance.last, instance.most):
-        raise ContradictionError(
-            shortage(problem)
-            or f"memory, known times and side constraints keep stages so short that at least {stages} are needed, but "
-            f"there can be at most {instance.most}"
-        )
-    return instance
+    reason = shortage(problem, ceiling)
+    if reason is not None:
+        raise ContradictionError(reason)
+    return lower(problem, ceiling)
 
 
-def fewest_stages(instance: PipelineInstance) -> int | None:
-    """Number of stages needed if links do not matter and devices may be used again; None if a piece fits nowhere."""
-    return stages_up_to(instance.reach.max(axis=0))
+def points_of(problem: Pipeline) -> IntArray:
+    """Number of operators before each point: both ends, and the allowed cuts that no Colocate forbids."""
+    order = problem.running_order
+    place = {name: position for position, name in enumerate(order)}
+    free = np.zeros(len(order) + 1, dtype=bool)
+    free[[0, *problem.cut_positions, len(order)]] = True
+    for constraint in problem.constraints:
+        if means(constraint, Colocate):
+            where = [place[name] for name in constraint.ops]
+            free[min(where) + 1 : max(where) + 1] = False
+    return np.flatnonzero(free)
+
+
+def stages_up_to(ends: IntArray) -> int | None:
+    """Number of stages if each ends as late as possible; None if none may begin at some point.
+
+    ``ends`` is the last point where a stage that begins at each point may end. Shape (points,).
+    """
+    if (ends[:-1] <= np.arange(len(ends) - 1)).any():
+        return None
+    point = stages = 0
+    while point < len(ends) - 1:
+        point, stages = int(ends[point]), stages + 1
+    return stages
+
+
+class Stored:
+    """Bytes of contiguous runs of operators.
+
+    Attributes
+    ----------
+    own
+        Bytes of the operators before each position, without shared parameters. Shape (operators + 1,).
+    """
+
+    def __init__(self, problem: Pipeline) -> None:
+        graph, size = problem.graph, problem.graph.parameter_sizes
+        order = graph.positions(problem.running_order)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        own = np.zeros(len(order) + 1, dtype=np.int64)
+        if problem.memory == "additive":
+            own[1:] = graph.sizes_made[order]
+        user, parameter = place[graph.uses.heads()], graph.uses.items
+        alone = np.bincount(parameter, minlength=len(size))[parameter] == 1
+        np.add.at(own, user[alone] + 1, size[parameter[alone]])
+        users: dict[int, list[int]] = {}
+        for number, name in sorted(zip(user[~alone].tolist(), parameter[~alone].tolist(), strict=True)):
+            users.setdefault(name, []).append(number)
+        # by position: the bytes of each shared parameter used there, and the positions of its uses before and after
+        self._shared: dict[int, list[tuple[int, int, int]]] = {}
+        for name, where in users.items():
+            for before, number, after in zip([-1, *where], where, [*where[1:], len(order)], strict=False):
+                self._shared.setdefault(number, []).append((int(size[name]), before, after))
+        self.own: IntArray = np.cumsum(own)
+
+    def ends(self, position: IntArray, capacity: int) -> IntArray:
+        """For each point, the last point up to which everything fits into ``capacity``."""
+        points, at = len(position), self.own[position]
+        if capacity == NO_LIMIT:
+            return np.full(points, points - 1, dtype=np.int64)
+        if not self._shared:
+            found = np.searchsorted(at, at + capacity, side="right") - 1
+            return np.maximum(found, np.arange(points)).astype(np.int64)
+        ends = np.zeros(points, dtype=np.int64)
+        end = held = 0  # bytes of the shared parameters of the operators from begin to end
+        for begin in range(points):
+            end = max(begin, end)
+            while end + 1 < points:
+                added = sum(size for size, before, _ in self._uses(position, end) if before < position[begin])
+                if int(at[end + 1] - at[begin]) + held + added > capacity:
+                    break
+                held, end = held + added, end + 1
+            ends[begin] = end
+            if end > begin:
+                held -= sum(size for size, _, after in self._uses(position, begin) if after >= position[end])
+        return ends
+
+    def _uses(self, position: IntArray, point: int) -> list[tuple[int, int, int]]:
+        """The uses of shared parameters in the piece after a point."""
+        numbers = range(int(position[point]), int(position[point + 1]))
+        return [use for number in numbers for use in self._shared.get(number, ())]
+
+
+def smallest_memory(problem: Pipeline) -> int | None:
+    """Bytes that would be enough if every device had them and links and pins did not matter; None without operators.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.graph import OpGraph, Operator, Parameter
+    >>> weights = [Parameter(id="u", bytes=9), Parameter(id="w", bytes=4)]
+    >>> graph = OpGraph(tensors=[], parameters=weights, operators=[Operator(id="p", parameters=["u", "w"])])
+    >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
+    >>> smallest_memory(Pipeline(graph=graph, cluster=cluster, include_compute=False))
+    13
+    """
+    if not problem.graph.operators or not problem.usable_devices:
+        return None
+    stored, position = Stored(problem), points_of(problem)
+    low, high = 0, problem.memory_of(problem.running_order)  # sums of sizes may be too large for the bisect module
+    while low < high:
+        middle = (low + high) // 2
+        stages = stages_up_to(stored.ends(position, middle))
+        if stages is not None and stages <= problem.stage_limit:
+            high = middle
+        else:
+            low = middle + 1
+    return high
 
 
 def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
@@ -201,6 +373,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
         position=position,
         sent=problem.crossings.bytes[position] / problem.compression,
         seconds=seconds,
+        allowed=allowed,
         elapsed=np.ascontiguousarray(elapsed[:, position]),
         reach=_reach(position, stored, capacity, allowed, _apart(problem, place)),
         memory=stored.own[position],
@@ -252,8 +425,4 @@ def _reach(position: IntArray, stored: Stored, capacity: IntArray, allowed: Bool
     return reach
 
 
-for _kind in TAKEN_IN:
-
-    @express(_kind, "stages")
-    def _taken_in(_problem: Pipeline, _constraint: Constraint) -> None:
-        """Add nothing: :func:`lower` has written the constraint into the arrays."""
+taken_in("stages", TAKEN_IN)

@@ -7,10 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from opweave.formulations.once import once
+from opweave.formulations.derived import once
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import PlacementInstance, lower
-from opweave.formulations.placement.shortage import shortage
+from opweave.formulations.placement.instance import PlacementInstance, lower, shortage
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.graph_arrays import Adjacency

@@ -19,7 +19,7 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
-from opweave.formulations.reduction import Reduction
+from opweave.formulations.derived import Reduction
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor

@@ -8,20 +8,30 @@ within a device it takes no time.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.expressions import express
-from opweave.formulations.on_cluster import capacity_of, flows_of, left_to_run_on, links_of, parameters_of, tied
-from opweave.formulations.once import once
+from opweave.formulations.derived import once
+from opweave.formulations.expressions import taken_in
+from opweave.formulations.on_cluster import (
+    BLUR,
+    OnCluster,
+    flows_of,
+    left_to_run_on,
+    listed,
+    on_cluster,
+    tied,
+    too_large,
+    what_is_needed,
+)
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
-from opweave.formulations.placement.shortage import shortage
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin
-from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, means
+from opweave.problems.graph_arrays import Adjacency, in_order
 from opweave.problems.placement.spec import Placement
+from opweave.problems.words import counted
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, MemoryCap)
 """Side constraints that :func:`lower` writes into the arrays, besides those with an ``"order_arcs"`` expression."""
@@ -29,18 +39,19 @@ TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, MemoryCap)
 EXACT = 1e-10
 """Relative distance from a multiple of a tick that counts as rounding of the input."""
 
+MAX_DEVICE_SETS = 64
+"""Number of sets of devices whose memory is compared with the demand."""
+
 SUPPORTS = ("assignment", "order_arcs")
 """Expressions of side constraints that :func:`lower` handles."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlacementInstance:
+class PlacementInstance(OnCluster):
     """Arrays indexed by operator v, device k, flow f (sorted by consumer) or parameter.
 
     Attributes
     ----------
-    names, devices
-        Operator ids and device names.
     tensors
         Tensor id for each tensor index of a flow.
     seconds
@@ -51,20 +62,12 @@ class PlacementInstance:
         Flows into and out of every operator.
     before, after
         Direct predecessors and successors, by data flow and by order arcs of side constraints.
-    latency, seconds_per_byte
-        Shape (devices, devices); zero on the diagonal. The latency is inf if nothing can be sent.
     memory
         Bytes that every operator takes on its device, without its parameters.
-    parameters, parameter_bytes
-        Parameters of every operator, counted once per device, and their sizes.
-    capacity
-        Bytes of every device; ``NO_LIMIT`` if it has no limit.
     cluster
         Number of every operator's group; operators of one group share a device (Colocate).
     """
 
-    names: tuple[str, ...]
-    devices: tuple[str, ...]
     tensors: tuple[str, ...]
     seconds: FloatArray
     source: IntArray
@@ -75,18 +78,8 @@ class PlacementInstance:
     outgoing: Adjacency
     before: Adjacency
     after: Adjacency
-    latency: FloatArray
-    seconds_per_byte: FloatArray
     memory: IntArray
-    parameters: Adjacency
-    parameter_bytes: IntArray
-    capacity: IntArray
     cluster: IntArray
-
-    @property
-    def operators(self) -> int:
-        """Number of operators."""
-        return len(self.names)
 
     def readers(self) -> list[IntArray]:
         """Operators that use each parameter."""
@@ -146,6 +139,70 @@ def common_tick(instance: PlacementInstance, horizon: float, most: float) -> flo
     return None
 
 
+@once
+def lower(problem: Placement) -> PlacementInstance:
+    """Write a problem as arrays, including Pin, Forbid, Colocate, MemoryCap and order arcs.
+
+    Raises
+    ------
+    ContradictionError
+        If these leave an operator no device, or close a cycle.
+    """
+    graph, shared = problem.graph, on_cluster(problem)
+    names, devices = graph.operator_ids, shared["devices"]
+    source, target, tensor = flows_of(graph)
+    flows = np.arange(len(tensor))
+    group = tied(graph, problem.constraints)
+    before = with_order_arcs(problem, graph.arrays.predecessors)
+    known = np.array(problem.costs.array(names, devices))
+    allowed = left_to_run_on(graph, devices, np.isfinite(known), group, problem.constraints)
+    return PlacementInstance(
+        **shared,
+        tensors=graph.tensor_ids,
+        seconds=np.where(allowed, known, np.inf),
+        source=source,
+        target=target,
+        tensor=tensor,
+        size=graph.arrays.tensor_bytes[tensor],
+        incoming=Adjacency.from_pairs(len(names), target, flows),
+        outgoing=Adjacency.from_pairs(len(names), source, flows),
+        before=before,
+        after=before.reversed(len(names)),
+        memory=graph.sizes_made if problem.memory == "additive" else np.zeros(len(names), dtype=np.int64),
+        cluster=group,
+    )
+
+
+@once
+def shortage(problem: Placement) -> str | None:
+    """Say why nothing can fit, if that is easy to see.
+
+    The function looks for contradictory side constraints, operators that no device can hold, sets of devices that are
+    too small for what must run there, and data that no link can carry.
+
+    Returns
+    -------
+    str or None
+        The reason, with operators, devices and the missing bytes; None if none was found, which proves nothing.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.costs import Costs
+    >>> from opweave.problems.graph import OpGraph, Operator, Parameter
+    >>> graph = OpGraph(
+    ...     tensors=[], parameters=[Parameter(id="w", bytes=9)], operators=[Operator(id="p", parameters=["w"])]
+    ... )
+    >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
+    >>> shortage(Placement(graph=graph, cluster=cluster, costs=Costs.from_table({"p": {"a": 1.0}})))
+    "operator 'p' needs 9 bytes; 'a', the largest device that may run it, holds 5: 4 bytes short"
+    """
+    try:
+        return next(_reasons(problem, lower(problem)), None)
+    except ContradictionError as error:
+        return str(error)
+
+
 def lower_unless_short(problem: Placement) -> PlacementInstance:
     """As :func:`lower`, after the cheap proofs that nothing fits.
 
@@ -160,59 +217,56 @@ def lower_unless_short(problem: Placement) -> PlacementInstance:
     return lower(problem)
 
 
-@once
-def lower(problem: Placement) -> PlacementInstance:
-    """Write a problem as arrays, including Pin, Forbid, Colocate, MemoryCap and order arcs.
-
-    Raises
-    ------
-    ContradictionError
-        If these leave an operator no device, or close a cycle.
-    """
-    graph, cluster = problem.graph, problem.cluster
-    names = graph.operator_ids
-    devices = tuple(device.name for device in cluster.devices)
-    source, target, tensor = flows_of(graph)
-    flows = np.arange(len(tensor))
-    group = tied(graph, problem.constraints)
-    before = with_order_arcs(problem, graph.arrays.predecessors)
-    known = np.array(problem.costs.array(names, devices))
-    allowed = left_to_run_on(graph, devices, np.isfinite(known), group, problem.constraints)
-    latency, seconds_per_byte = links_of(cluster)
-    parameters, parameter_bytes = parameters_of(graph)
-    return PlacementInstance(
-        names=names,
-        devices=devices,
-        tensors=graph.tensor_ids,
-        seconds=np.where(allowed, known, np.inf),
-        source=source,
-        target=target,
-        tensor=tensor,
-        size=graph.arrays.tensor_bytes[tensor],
-        incoming=Adjacency.from_pairs(len(names), target, flows),
-        outgoing=Adjacency.from_pairs(len(names), source, flows),
-        before=before,
-        after=before.reversed(len(names)),
-        latency=latency,
-        seconds_per_byte=seconds_per_byte,
-        memory=_own_bytes(problem),
-        parameters=parameters,
-        parameter_bytes=parameter_bytes,
-        capacity=capacity_of(problem.memory_limits.values()),
-        cluster=group,
-    )
+def _reasons(problem: Placement, instance: PlacementInstance) -> Iterator[str]:
+    """Groups of tied operators that fit nowhere, sets of devices that are too small, and missing links."""
+    first = np.unique(instance.cluster, return_index=True)[1]
+    members = Adjacency.from_pairs(len(first), instance.cluster, np.arange(instance.operators))
+    able = np.isfinite(instance.seconds[first])
+    if instance.limited:
+        used = np.unique(np.stack([instance.cluster[instance.parameters.heads()], instance.parameters.items]), axis=1)
+        needed = np.bincount(instance.cluster, instance.memory, len(first))  # as floats: large sums may be blurred
+        needed += np.bincount(used[0], instance.parameter_bytes[used[1]], len(first))
+        room = np.where(able, instance.capacity, 0).max(axis=1, initial=0)
+        for g in np.flatnonzero(needed * (1.0 + BLUR) > room).tolist():
+            names = in_order(instance.names, members[g])
+            exact = problem.memory_of(names)
+            reason = too_large(what_is_needed(names, exact), exact, able[g], instance.capacity, instance.devices)
+            yield from () if reason is None else (reason,)
+        able &= needed[:, None] <= instance.capacity * (1.0 + BLUR)
+        yield from _overfull(problem, instance, able[instance.cluster])
+    linked, (u, v) = np.isfinite(instance.latency), instance.cluster[np.stack([instance.source, instance.target])]
+    severed = np.flatnonzero(~((able[u].astype(np.float32) @ linked > 0) & able[v]).any(axis=1))
+    for f in severed[:1].tolist():
+        where = [" or ".join(map(repr, _names(instance.devices, able[g]))) for g in (v[f], u[f])]
+        yield (
+            f"operator {instance.names[instance.target[f]]!r} on {where[0]} reads "
+            f"{instance.tensors[instance.tensor[f]]!r}, which {instance.names[instance.source[f]]!r} makes on "
+            f"{where[1]}, but no link or chain of links leads there"
+        )
 
 
-def _own_bytes(problem: Placement) -> IntArray:
-    """Bytes of every operator's outputs and workspace; 0 if only parameters count."""
-    graph = problem.graph
-    if problem.memory == "parameters":
-        return np.zeros(len(graph.operators), dtype=np.int64)
-    return graph.sizes_made
+def _overfull(problem: Placement, instance: PlacementInstance, able: BoolArray) -> Iterator[str]:
+    """Sets of devices that cannot hold the operators that can run nowhere else; ``able``: (operators, devices)."""
+    most = min([each.count for each in problem.constraints if means(each, MaxDevices)], default=len(instance.devices))
+    sets = np.unique(able, axis=0)
+    narrowest = sets[np.argsort(sets.sum(axis=1), kind="stable")][:MAX_DEVICE_SETS]
+    for devices in (*narrowest, sets.any(axis=0)):
+        if not devices.any() or (instance.capacity[devices] == NO_LIMIT).any():
+            continue
+        room = sum(sorted(instance.capacity[devices].tolist(), reverse=True)[:most])
+        names = _names(instance.names, ~(able & ~devices).any(axis=1))
+        needed = problem.memory_of(names)
+        if needed > room:
+            who = f"operators {listed(names)}" if len(names) <= 8 else f"{len(names):,} operators"
+            of = f"{most} of " if most < devices.sum() else ""
+            yield (
+                f"{who} can only run on {of}{listed(_names(instance.devices, devices))} and need {needed:,} bytes "
+                f"together, but there is room for {room:,}: {counted(needed - room, 'byte')} short"
+            )
 
 
-for _kind in TAKEN_IN:
+def _names(names: Sequence[str], chosen: BoolArray) -> list[str]:
+    return [names[k] for k in np.flatnonzero(chosen).tolist()]
 
-    @express(_kind, "assignment")
-    def _taken_in(_problem: Placement, _constraint: Constraint) -> None:
-        """Add nothing: :func:`lower` has written the constraint into the arrays."""
+
+taken_in("assignment", TAKEN_IN)

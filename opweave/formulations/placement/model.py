@@ -10,13 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import TimedFormulation
+from opweave.formulations.formulation import ClusterFormulation
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.on_cluster import rules_in_the_way
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance
 from opweave.formulations.placement.messages import Message, Route, Timetable, retimed, timetable
-from opweave.formulations.placement.shortage import shortage
 from opweave.formulations.placement.windows import Windows, serial_length, single_device_length, windows_of
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
@@ -217,7 +215,7 @@ CEILING_SLACK = 1e-6
 """Relative tolerance above a known schedule's length within which schedules are kept, for the tolerances of engines."""
 
 
-class PlacementProgram(TimedFormulation[Placement, Schedule], ABC):
+class PlacementProgram(ClusterFormulation[Placement, Schedule], ABC):
     """A placement as a program; times are in units of ``_unit`` seconds."""
 
     problem_type: ClassVar[type[Placement]] = Placement
@@ -259,14 +257,9 @@ class PlacementProgram(TimedFormulation[Placement, Schedule], ABC):
         return min(windows.horizon, max(windows.critical_path, float(self.context.lower_bound or 0.0)))
 
     def why_infeasible(self, problem: Placement) -> str:
-        """Say why there is no schedule if that is easy to see; otherwise name the rules that may exclude all."""
-        reason = shortage(problem)
-        if reason is not None:
-            return reason
-        extended = self.context.extended
-        own_rows = extended and all(means(each, *self.built_in) for each in problem.constraints)
-        reason = f"no schedule respects {rules_in_the_way(problem, rows_added=own_rows)}"
-        return f"{reason} (schedules of at most {self._horizon:.6g} s were considered)" if extended else reason
+        """Name the rules that may exclude all schedules, and the longest schedule that was considered."""
+        considered = f" (schedules of at most {self._horizon:.6g} s were considered)" if self.context.extended else ""
+        return super().why_infeasible(problem) + considered
 
 
 class ColumnProgram(PlacementProgram, ABC):

@@ -12,12 +12,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import TimedFormulation, register_formulation
+from opweave.formulations.formulation import ClusterFormulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.slicing.instance import CHANNELS, ROWS, TAKEN_IN, lower
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, TAKEN_IN, lower, rules_by_memory
 from opweave.formulations.slicing.program import ONE, UNITS, ZERO, CutModel, readable, unit_of, without_dust
-from opweave.formulations.slicing.shortage import rules_in_the_way
 from opweave.problems.arrays import NO_LIMIT, FloatArray
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.errors import UnsupportedFeatureError
@@ -25,7 +24,7 @@ from opweave.problems.slicing.spec import Slices, Slicing
 
 
 @register_formulation
-class Cuts(TimedFormulation[Slicing, Slices]):
+class Cuts(ClusterFormulation[Slicing, Slices]):
     """Dimensions and cuts as integers.
 
     For rows of your own, ``model.on(op, device)`` is 1 if the device computes a part of the operator, and
@@ -33,6 +32,7 @@ class Cuts(TimedFormulation[Slicing, Slices]):
     """
 
     name: ClassVar[str] = "cut_program"
+    noun: ClassVar[str] = "plan of cuts"
     requires: ClassVar[str] = "channel='dedicated', transfers='refined'"
     problem_type: ClassVar[type[Slicing]] = Slicing
     model_type: ClassVar[type[LinearModel]] = CutModel
@@ -217,9 +217,9 @@ class Cuts(TimedFormulation[Slicing, Slices]):
         """Add a row that the dimensions and cuts of a solution break, and that all others obey."""
         model.exclude({column: round(value) for column, value in model.known(solution).items()})
 
-    def why_infeasible(self, problem: Slicing) -> str:
-        """Name the rules that may exclude every solution."""
-        return f"no cuts respect {rules_in_the_way(problem, rows_added=self.context.extended)}"
+    def own_rules(self, problem: Slicing) -> dict[str, bool]:
+        """The paper's rule."""
+        return {"the most parts by the rule": rules_by_memory(problem)}
 
 
 def _needed(written: CutModel, e: int, v: int, mode: int, k: int) -> tuple[Linear, Linear]:

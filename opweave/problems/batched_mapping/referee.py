@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,9 +12,8 @@ import numpy as np
 
 from opweave.problems import device_play
 from opweave.problems.arrays import BoolArray, IntArray, distinct
-from opweave.problems.device_play import Needs, Played, Reads, Runs, Sent, codes, positions_in
+from opweave.problems.device_play import Played, Runs
 from opweave.problems.measures import DeviceDetails
-from opweave.problems.on_cluster import lifetimes_held
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation, broken
 
 if TYPE_CHECKING:
@@ -82,27 +80,15 @@ class Columns(NamedTuple):
 
 
 def play(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Played:
-    """Run every batch and transfer at the times of the schedule, whose columns are given.
-
-    A transfer that is not listed starts as soon as its tensor is available.
-    """
-    graph, cluster = problem.graph, problem.cluster
-    runs = _runs(problem, solution, columns)
-    needs, reads, taker = _needs(problem, columns.inputs, runs)
-    sent = _meeting(problem, solution, needs)
-    met = np.zeros(len(needs), dtype=bool)
-    met[sent.need[sent.need >= 0]] = True
-    count, sent = len(sent), device_play.with_unlisted(sent, runs, needs, met)
-    lives = lifetimes_held(graph, runs.operator, runs.device, runs.count, problem.memory)
-    timeline = device_play.device_timeline(graph, cluster, runs, sent, reads, lives, ports=False, inputs=problem.batch)
-    return Played(graph, cluster, timeline, runs, needs, taker, sent, count)
-
-
-def _runs(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Runs:
+    """Run every batch and transfer at the times of the schedule, whose columns are given."""
+    operator, device, count, inputs = columns
     start = np.asarray([batch.start for batch in solution.batches], dtype=np.float64)
-    operator, device, count, _ = columns
     lasts = problem.times[operator, device, np.searchsorted(problem.sizes, count)]
-    return Runs(operator, device, start, start + lasts, count)
+    run_of = np.empty((len(problem.graph.operators), problem.batch), dtype=np.int64)
+    run = np.repeat(np.arange(len(operator)), count)
+    run_of[operator[run], inputs] = run
+    runs, per_input = Runs(operator, device, start, start + lasts, count), problem.transfers == "delay_per_input"
+    return device_play.play(problem, runs, run_of, solution.transfers, per_input=per_input)
 
 
 def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> Columns:
@@ -114,50 +100,6 @@ def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> Columns:
         np.asarray([*map(devices.get, places, repeat(-1))], dtype=np.int64),
         np.asarray(list(map(len, inputs)), dtype=np.int64),
         np.fromiter(chain.from_iterable(inputs), dtype=np.int64),
-    )
-
-
-def _needs(problem: BatchedMapping, inputs: IntArray, runs: Runs) -> tuple[Needs, Reads, IntArray]:
-    """Follow every input along every tensor, from the batch that makes it to the batch that reads it.
-
-    Returns
-    -------
-    tuple
-        The needs, the reads, and the run that waits for every need.
-    """
-    arrays, devices = problem.graph.arrays, len(problem.cluster.devices)
-    run_of = np.empty((len(problem.graph.operators), problem.batch), dtype=np.int64)
-    run = np.repeat(np.arange(len(runs.operator)), runs.count)
-    run_of[runs.operator[run], inputs] = run
-    reader, tensor = arrays.reads.heads(), arrays.reads.items
-    inner = arrays.producer[tensor] >= 0
-    reader, tensor = reader[inner], tensor[inner]
-    made, read = run_of[arrays.producer[tensor]], run_of[reader]
-    flows = (np.arange(len(tensor))[:, None] * devices + runs.device[made]) * devices + runs.device[read]
-    _, first, count = np.unique(flows, return_index=True, return_counts=True)
-    entry, made, read = first // problem.batch, made.ravel()[first], read.ravel()[first]
-    order = np.lexsort((read, made, entry))  # in the order of the solution's batches
-    entry, made, read, count = entry[order], made[order], read[order], count[order]
-    crosses = runs.device[made] != runs.device[read]
-    need = np.where(crosses, np.cumsum(crosses) - 1, -1)
-    maker, taker, moved = made[crosses], read[crosses], tensor[entry[crosses]]
-    timed = count[crosses] if problem.transfers == "delay" else np.ones_like(count[crosses])
-    ends = runs.device[maker], runs.device[taker]
-    needs = device_play.needs_of(problem.graph, problem.cluster, moved, runs.operator[taker], *ends, maker, timed)
-    return replace(needs, count=count[crosses]), Reads(read, tensor[entry], made, need), taker
-
-
-def _meeting(problem: BatchedMapping, solution: BatchedSchedule, needs: Needs) -> Sent:
-    """The transfers of the schedule with the needs that they meet."""
-    graph, cluster = problem.graph, problem.cluster
-    sent = device_play.listed(graph, cluster, solution.transfers)
-    need = positions_in(codes(graph, cluster, needs), codes(graph, cluster, sent))
-    maker = np.where(need >= 0, np.append(needs.maker, -1)[need], -1)
-    return replace(
-        sent,
-        need=need,
-        maker=maker,
-        count=np.asarray([len(each.inputs) for each in solution.transfers], dtype=np.int64),
     )
 
 

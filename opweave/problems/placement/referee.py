@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from opweave.problems import device_play
 from opweave.problems.costs import MAX_SECONDS
-from opweave.problems.device_play import Needs, Played, Reads, Runs, Sent, codes, positions_in
+from opweave.problems.device_play import Played, Runs
 from opweave.problems.measures import DeviceDetails
-from opweave.problems.on_cluster import lifetimes_held
 from opweave.problems.solution import Evaluation, Violation, broken
 
 if TYPE_CHECKING:
@@ -44,63 +42,15 @@ def judge(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails
 
 
 def play(problem: Placement, solution: Schedule) -> Played:
-    """Run the operators and transfers at the times of the schedule.
-
-    If transfers use no ports, a transfer that is not listed starts as soon as its tensor is available.
-    """
-    graph, cluster = problem.graph, problem.cluster
-    runs = _runs(problem, solution)
-    needs, reads = _needs(problem, runs)
-    sent = _meeting(problem, device_play.listed(graph, cluster, solution.transfers), runs, needs, reads)
-    count, ports = len(sent), problem.transfers != "delay"
-    if not ports:
-        met = np.zeros(len(needs), dtype=bool)
-        met[sent.need[(sent.need >= 0) & (sent.reader < 0)]] = True  # those that serve all readers
-        sent = device_play.with_unlisted(sent, runs, needs, met)
-    lives = lifetimes_held(graph, runs.operator, runs.device, runs.count, problem.memory)
-    timeline = device_play.device_timeline(graph, cluster, runs, sent, reads, lives, ports=ports)
-    return Played(graph, cluster, timeline, runs, needs, needs.reader, sent, count)
-
-
-def _runs(problem: Placement, solution: Schedule) -> Runs:
+    """Run the operators and transfers at the times of the schedule."""
     names, index = problem.graph.operator_ids, problem.cluster.device_index
     device = np.asarray([index[solution.device[name]] for name in names], dtype=np.int64)
     start = np.asarray([solution.start[name] for name in names], dtype=np.float64)
-    seconds = problem.costs.array(names, index)[np.arange(len(names)), device]
-    return Runs(np.arange(len(names)), device, start, start + seconds, np.ones_like(device))
-
-
-def _needs(problem: Placement, runs: Runs) -> tuple[Needs, Reads]:
-    """Tensors that are read on another device than the one that makes them, in the order of the reading operators."""
-    arrays, cluster, device = problem.graph.arrays, problem.cluster, runs.device
-    reader, tensor = arrays.reads.heads(), arrays.reads.items
-    inner = arrays.producer[tensor] >= 0
-    reader, tensor = reader[inner], tensor[inner]
-    maker = arrays.producer[tensor]
-    crossing = np.flatnonzero(device[maker] != device[reader])
-    made, read = maker[crossing], reader[crossing]
-    whose = read if problem.transfers == "one_port_edge" else np.full(len(read), -1, dtype=np.int64)
-    needs = device_play.needs_of(problem.graph, cluster, tensor[crossing], whose, device[made], device[read], made)
-    _, first, group = np.unique(codes(problem.graph, cluster, needs), return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    need = np.full(len(reader), -1, dtype=np.int64)
-    need[crossing] = np.argsort(order)[group]
-    return needs.at(first[order]), Reads(reader, tensor, maker, need)
-
-
-def _meeting(problem: Placement, sent: Sent, runs: Runs, needs: Needs, reads: Reads) -> Sent:
-    """The transfers of the schedule with the needs that they meet."""
-    graph, cluster, tensor, reader = problem.graph, problem.cluster, sent.tensor, sent.reader
-    known = codes(graph, cluster, needs)
-    need = positions_in(known, codes(graph, cluster, sent))
-    if problem.transfers == "delay" and len(sent):
-        # optional transfers may be listed for one reader or for all readers on a device
-        for_all = positions_in(known, codes(graph, cluster, sent, np.full_like(reader, -1)))
-        width = len(graph.operators) + 1
-        served = positions_in(reads.tensor * width + reads.reader, tensor * width + reader) >= 0
-        there = np.append(runs.device, -1)[reader] == sent.target  # the last entry serves transfers without a reader
-        need = np.where((need < 0) & (reader >= 0) & served & there, for_all, need)
-    return replace(sent, need=need, maker=graph.arrays.producer[tensor])
+    operator = np.arange(len(names))
+    end = start + problem.costs.array(names, index)[operator, device]
+    runs = Runs(operator, device, start, end, np.ones_like(device))
+    ports, for_all = problem.transfers != "delay", problem.transfers != "one_port_edge"
+    return device_play.play(problem, runs, operator[:, None], solution.transfers, ports=ports, for_all=for_all)
 
 
 def opposite_demanded(asked: Precede) -> str:

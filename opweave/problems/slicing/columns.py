@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain, repeat
-from operator import attrgetter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.problems.slicing.geometry import Cutting, Geometry
+from opweave.problems.slicing.geometry import Geometry
 
 if TYPE_CHECKING:
     from opweave.problems.slicing.spec import Slices, Slicing
@@ -28,9 +27,6 @@ EXACT = 2**62
 """Sums and products of sizes up to this are exact in 64 bits; larger ones are computed with Python's integers."""
 
 NO_GEOMETRY = Geometry.model_construct()  # no validator is built by an import
-
-SIDES = attrgetter("channels", "rows", "cell_bytes")
-WINDOW = attrgetter("stride", "padding", "kernel", "dilation", "groups")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,11 +80,13 @@ def columns_of(problem: Slicing) -> Columns:
     """Write a problem as columns."""
     graph, arrays = problem.graph, problem.graph.arrays
     cuttings, extents = problem.cuttings.values(), problem.extents.values()  # in the graph's order
-    lengths = _lengths(cuttings)
-    channels, rows, cell = _numbers(map(SIDES, extents), 3)
+    whole = {"whole": 1}
+    known = [cut.lengths or whole for cut in cuttings]
+    lengths = np.asarray([[each.get(word, 0) for word in DIMENSIONS] for each in known], dtype=np.int64).reshape(-1, 3)
+    channels, rows, cell = _numbers(((each.channels, each.rows, each.cell_bytes) for each in extents), 3)
     forms = [cut.geometry or NO_GEOMETRY for cut in cuttings]
-    stride, padding, kernel, dilation, groups = _numbers(map(WINDOW, forms), 5)
-    reading = {word: position for position, word in enumerate(READINGS)}
+    windows = ((each.stride, each.padding, each.reach, each.groups, READINGS.index(each.channels)) for each in forms)
+    stride, padding, reach, groups, reading = _numbers(windows, 5)
     tensor, operator = arrays.reads.items, arrays.reads.heads()
     before = np.concatenate(([0], np.cumsum(channels[tensor])))
     summed = np.concatenate(([0], np.cumsum(graph.parameter_sizes[graph.uses.items], dtype=object)))
@@ -110,9 +108,9 @@ def columns_of(problem: Slicing) -> Columns:
         known=np.asarray([cut.geometry is not None for cut in cuttings], dtype=bool),
         stride=stride,
         padding=padding,
-        reach=dilation * (kernel - 1) + 1,
+        reach=reach,
         groups=groups,
-        reading=np.asarray([reading[each.channels] for each in forms], dtype=np.int64),
+        reading=reading,
         length=lengths,
         seconds=seconds,
         fixed=np.minimum([each.launch_seconds for each in problem.cluster.devices], seconds),
@@ -126,14 +124,6 @@ def _numbers(found: Iterable[tuple[int, ...]], count: int) -> Iterable[IntArray]
     """Several numbers of many objects as columns; every object is looked at once."""
     table = np.fromiter(chain.from_iterable(found), dtype=np.int64).reshape(-1, count)
     return np.ascontiguousarray(table.T)
-
-
-def _lengths(cuttings: Iterable[Cutting]) -> IntArray:
-    """Length of every operator along every dimension. Shape (operators, dimensions)."""
-    whole = {DIMENSIONS[WHOLE]: 1}
-    known = [cut.lengths or whole for cut in cuttings]
-    table = [tuple(map(each.get, DIMENSIONS, repeat(0))) for each in known]
-    return np.fromiter(chain.from_iterable(table), dtype=np.int64).reshape(-1, len(DIMENSIONS))
 
 
 class PlanColumns(NamedTuple):
@@ -154,41 +144,13 @@ class PlanColumns(NamedTuple):
     cuts: IntArray
 
 
-def plan_columns(problem: Slicing, solution: Slices) -> PlanColumns | None:
-    """A plan as columns; None if it lacks an operator or a cut, or is not one of these operators and devices."""
-    names, wide = problem.graph.operator_ids, len(problem.cluster.devices) + 1
-    known, slices = problem.graph.operator_index.keys(), dict(solution.slices.items())
-    if len(solution.order) != len(names) or set(solution.order) != known or slices.keys() != known:
-        return None
-    rows = [slices[name].cuts for name in names]
-    if not {wide}.issuperset(map(len, rows)):
-        return None
-    try:
-        cuts = np.asarray(rows, dtype=np.int64).reshape(len(names), wide)
-    except OverflowError:
-        return None
-    word = {dimension: position for position, dimension in enumerate(DIMENSIONS)}
+def plan_columns(problem: Slicing, solution: Slices) -> PlanColumns:
+    """A plan of all operators as columns."""
+    slices = [solution.slices[name] for name in problem.graph.operator_ids]
     return PlanColumns(
         problem.graph.positions(solution.order),
-        np.asarray([word[slices[name].dimension] for name in names], dtype=np.int64),
-        cuts,
-    )
-
-
-def is_sound(problem: Slicing, plan: PlanColumns) -> bool:
-    """Whether every operator comes after its producers and is cut into parts that its devices can compute."""
-    columns, arrays = problem.columns, problem.graph.arrays
-    step = np.empty(len(plan.order), dtype=np.int64)
-    step[plan.order] = np.arange(len(plan.order))
-    first, end = plan.cuts[:, :-1], plan.cuts[:, 1:]
-    length = np.take_along_axis(columns.length, plan.dimension[:, None], axis=1)[:, 0]
-    return not (
-        (step[arrays.successors.heads()] > step[arrays.successors.items]).any()
-        or (length == 0).any()
-        or plan.cuts[:, 0].any()
-        or (plan.cuts[:, -1] != length).any()
-        or (first > end).any()
-        or ((first < end) & np.isnan(columns.seconds)).any()
+        np.asarray([DIMENSIONS.index(cut.dimension) for cut in slices], dtype=np.int64),
+        np.asarray([cut.cuts for cut in slices], dtype=np.int64).reshape(len(slices), len(problem.cluster.devices) + 1),
     )
 
 

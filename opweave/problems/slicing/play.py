@@ -6,30 +6,29 @@ receives follows from its own cut and the producer's, and everything is computed
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.slicing.columns import CHANNELS, DIMENSIONS, READINGS, ROWS, WHOLE, Blocks, Columns, PlanColumns
+from opweave.problems.slicing.columns import (
+    CHANNELS,
+    DIMENSIONS,
+    READINGS,
+    ROWS,
+    WHOLE,
+    Blocks,
+    Columns,
+    PlanColumns,
+    plan_columns,
+)
 from opweave.problems.solution import Details
 from opweave.problems.spec import Duration, FrozenDict, Many, Name
-from opweave.problems.timeline import (
-    BEFORE,
-    LARGEST,
-    NEVER,
-    Activities,
-    ActivityKind,
-    Lifetimes,
-    Names,
-    Timeline,
-    devices_and_ports,
-    joined,
-)
+from opweave.problems.timeline import BEFORE, LARGEST, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
-    from opweave.problems.slicing.spec import Slicing
+    from opweave.problems.slicing.spec import Slices, Slicing
 
 
 class SlicedStep(Details):
@@ -117,10 +116,12 @@ class Moves(NamedTuple):
 class Played:
     """A plan that has been played; columns are by the positions of operators and tensors in the graph."""
 
-    def __init__(self, problem: Slicing, plan: PlanColumns) -> None:
+    def __init__(self, problem: Slicing, solution: Slices) -> None:
+        plan = plan_columns(problem, solution)
         self._problem, self._plan, self._columns = problem, plan, problem.columns
         self._devices = [device.name for device in problem.cluster.devices]
         self._size = self._columns.cell.astype(self._columns.number)[:, None]
+        self._shares = (plan.cuts[:, 1:] - plan.cuts[:, :-1]) / plan.cuts[:, -1:]
         self._held = _held(problem, plan)
         self._moves = self._receive()
         parts = self._moves
@@ -159,8 +160,7 @@ class Played:
         alike = ~there[v]
         alike |= np.logical_and.reduce([side == np.take_along_axis(side, first, axis=1) for side in need])
         air = np.where(alike.all(axis=1), seconds.max(axis=1, initial=0.0), _sum_by_column(seconds))
-        share = (plan.cuts[:, 1:] - plan.cuts[:, :-1]) / plan.cuts[:, -1:]
-        compute = columns.fixed + (columns.seconds - columns.fixed) * share
+        compute = columns.fixed + (columns.seconds - columns.fixed) * self._shares
         return Moves(
             there=there,
             received=_added(v, lacking, np.zeros((count, devices), dtype=columns.number)),
@@ -241,7 +241,7 @@ class Played:
         by_device = [FrozenDict(zip(self._devices, each, strict=True)) for each in (busy, receiving, moved)]
         return SlicingDetails(
             latency=self.latency,
-            steps=self._steps(),
+            steps=tuple(self._steps()),
             gather_seconds=float(sum(seconds)),
             gather_bytes=sum(sizes),
             busy_seconds=by_device[0],
@@ -252,117 +252,74 @@ class Played:
             memory_limits=FrozenDict(self._problem.memory_limits),
         )
 
-    def _steps(self) -> tuple[SlicedStep, ...]:
-        """The operators in the plan's order; nothing of them needs validation."""
-        plan, moves, operators = self._plan, self._moves, self._problem.graph.operators
-        share = (plan.cuts[:, 1:] - plan.cuts[:, :-1]) / plan.cuts[:, -1:]
-        columns: tuple[Any, ...] = (share, moves.waits, moves.compute, moves.moved, moves.there, plan.dimension)
-        columns += (self._begin, self._end, moves.airtime, self._ends.argmax(axis=1))
-        steps, devices = [], self._devices
-        for row, shares, waits, compute, moved, there, dimension, begin, end, airtime, slowest in zip(
-            plan.order.tolist(), *(each[plan.order].tolist() for each in columns), strict=True
-        ):
-            parts = [k for k, taken in enumerate(there) if taken]
-            steps.append(
-                SlicedStep.made_of(
-                    operator=operators[row].id,
-                    dimension=DIMENSIONS[dimension],
-                    start=begin,
-                    end=end,
-                    shares=FrozenDict({devices[k]: shares[k] for k in parts}),
-                    transfer_seconds=FrozenDict({devices[k]: waits[k] for k in parts}),
-                    compute_seconds=FrozenDict({devices[k]: compute[k] for k in parts}),
-                    bytes_in=FrozenDict({devices[k]: moved[k] for k in parts}),
-                    airtime=airtime,
-                    slowest=devices[slowest],
-                )
+    def _steps(self) -> Iterator[SlicedStep]:
+        """Every operator in running order."""
+        moves, names = self._moves, self._devices
+        columns = (self._shares, moves.waits, moves.compute, moves.moved)
+        for row in self._plan.order.tolist():
+            parts = np.flatnonzero(moves.there[row]).tolist()
+            by_device = [
+                FrozenDict({names[k]: each[k] for k in parts}) for each in (column[row].tolist() for column in columns)
+            ]
+            yield SlicedStep.made_of(
+                operator=self._problem.graph.operator_ids[row],
+                dimension=DIMENSIONS[self._plan.dimension[row]],
+                start=float(self._begin[row]),
+                end=float(self._end[row]),
+                shares=by_device[0],
+                transfer_seconds=by_device[1],
+                compute_seconds=by_device[2],
+                bytes_in=by_device[3],
+                airtime=float(moves.airtime[row]),
+                slowest=names[int(self._ends[row].argmax())],
             )
-        return tuple(steps)
 
     def timeline(self) -> Timeline:
-        """The timeline: a device receives the inputs of its part of an operator, then computes the part."""
+        """For each operator, devices receive and then run; the outputs are gathered at the end."""
+        names, recorder = Names.of(self._problem.graph, "gathered outputs"), Recorder()
+        self._record_activities(recorder)
+        self._record_lifetimes(recorder, len(names.texts) - 1)
         resources = devices_and_ports(self._problem.cluster, ("receive_port",))
-        names = Names.of(self._problem.graph, "gathered outputs")
-        return Timeline("seconds", resources, names, self._activities(names), self._lifetimes(names))
+        return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes())
 
-    def _activities(self, names: Names) -> Activities:
-        """What every device receives and computes, operator by operator, then the gathering."""
-        moves, order, devices = self._moves, self._plan.order, len(self._devices)
-        tensors, seconds, sizes = self._gathered
-        sent = moves.there & (moves.moved > 0)
-        begin, wait = self._begin[:, None], self._ends - moves.compute
-        rows = np.stack([sent, moves.there], axis=2)  # a device receives, then runs
-        step, k, second = np.nonzero(rows[order])
-        v, runs = order[step], second > 0
-        starts = np.where(runs, (begin + wait)[v, k], self._begin[v])
-        stops = np.where(runs, np.minimum(self._end[v], starts + moves.compute[v, k]), (begin + wait)[v, k])
-        target = 0 if self._problem.output_device is None else self._devices.index(self._problem.output_device)
-        late = np.flatnonzero(np.asarray(sizes, dtype=object) > 0)
-        after = self._over + np.concatenate(([0.0], np.cumsum(seconds)))
-        size = np.where(runs, 0, np.minimum(moves.moved[v, k], LARGEST)).astype(np.int64)
-        got = np.asarray(tensors, dtype=np.int64)[late]
-        count = len(v) + len(late)
-        causes, brought = self._causes(names, v, runs, got, count)
-        zero = np.zeros(count, dtype=np.int64)
-        run = np.append(runs, zero[: len(late)] > 0)
-        return Activities(
-            kind=np.where(run, int(ActivityKind.RUN), int(ActivityKind.RECEIVE)),
-            resource=np.append(k, zero[: len(late)] + target) + np.where(run, 0, devices),
-            start=np.concatenate([starts, after[late]]),
-            end=np.concatenate([stops, after[late + 1]]),
-            what=np.concatenate([v, names.tensor(got)]),
-            rank=np.arange(count, dtype=np.int64),
-            twin=zero - 1,
-            reader=zero - 1,
-            bytes=np.concatenate([size, np.minimum(np.asarray(sizes, dtype=object)[late], LARGEST).astype(np.int64)]),
-            count=zero + 1,
-            round=zero,
-            causes=causes,
-            brought=brought,
-        )
+    def _record_activities(self, recorder: Recorder) -> None:
+        graph, moves, devices = self._problem.graph, self._moves, len(self._devices)
+        producer, shift = graph.arrays.producer.tolist(), len(graph.operators)
+        runs: list[list[int]] = [[] for _ in range(shift + 1)]  # none of the last, which stands for graph inputs
+        waits = self._ends - moves.compute
+        for v in self._plan.order.tolist():
+            begin, end = float(self._begin[v]), float(self._end[v])
+            made = [(row, t + shift) for t in graph.arrays.reads[v].tolist() for row in runs[producer[t]]]
+            for k in np.flatnonzero(moves.there[v]).tolist():
+                after, ready, size = made, begin + float(waits[v, k]), min(int(moves.moved[v, k]), LARGEST)
+                if size:
+                    row = recorder.activity(ActivityKind.RECEIVE, devices + k, v, begin, ready, size=size, after=made)
+                    after = [*made, (row, -1)]
+                stop = min(end, ready + float(moves.compute[v, k]))
+                runs[v].append(recorder.activity(ActivityKind.RUN, k, v, ready, stop, after=after))
+        now = self._over
+        for t, seconds, whole in zip(*self._gathered, strict=True):
+            after, size = [(row, -1) for row in runs[producer[t]]], min(whole, LARGEST)
+            if size:
+                port = devices + self._devices.index(str(self._problem.output_device))
+                recorder.activity(ActivityKind.RECEIVE, port, t + shift, now, now + seconds, size=size, after=after)
+            now += seconds
 
-    def _causes(
-        self, names: Names, v: IntArray, runs: BoolArray, got: IntArray, count: int
-    ) -> tuple[Adjacency, IntArray]:
-        """Everything waits for the producers of its inputs on all devices, and a run for what its device receives."""
-        columns, producer = self._columns, self._problem.graph.arrays.producer
-        row = np.arange(len(v), dtype=np.int64)
-        made = Adjacency.from_pairs(len(self._plan.order), v[runs], row[runs])
-        start = self._problem.graph.arrays.reads.start
-        waiting, flow = Adjacency(start, np.arange(len(columns.tensor), dtype=np.int64)).entries(v)
-        inner = columns.producer[flow] >= 0
-        waiting, flow = waiting[inner], flow[inner]
-        which, cause = made.entries(columns.producer[flow])
-        brings = names.tensor(columns.tensor[flow[which]])
-        own = np.flatnonzero(runs[1:] & ~runs[:-1])  # the activity before a run is what it receives
-        there = np.flatnonzero(producer[got] >= 0)
-        gathered, last = made.entries(producer[got[there]])
-        return joined(
-            np.concatenate([waiting[which], own + 1, len(v) + there[gathered]]),
-            np.concatenate([cause, own, last]),
-            np.concatenate([brings, np.full(len(own) + len(last), -1, dtype=np.int64)]),
-            count,
-        )
-
-    def _lifetimes(self, names: Names) -> Lifetimes:
-        """Weights, tensors, what operators receive and work on, and the gathered outputs."""
-        arrays, count, plan = self._problem.graph.arrays, len(self._plan.order), self._plan
-        every = np.arange(count, dtype=np.int64)
-        ends = np.concatenate((self._end[plan.order], [NEVER, 0.0]))  # the last entry: inputs that nothing reads
-        since = np.where(arrays.producer >= 0, np.append(self._begin, BEFORE)[arrays.producer], BEFORE)
-        total, target = sum(self._gathered[2]), self._problem.output_device
-        gathered = np.asarray([[total if name == target else 0 for name in self._devices]], dtype=object)
-        columns = [
+    def _record_lifetimes(self, recorder: Recorder, gathered: int) -> None:
+        arrays, count, begin, end = self._problem.graph.arrays, len(self._plan.order), self._begin, self._end
+        every = np.arange(count)
+        ends = np.concatenate((end[self._plan.order], [NEVER, 0.0]))  # the last entry: inputs that nothing reads
+        since = np.append(begin, BEFORE)[arrays.producer]
+        for storage, starts, stops, sizes in (
             (every, np.full(count, BEFORE), np.full(count, NEVER), self._resident),
-            (names.tensor(np.arange(names.tensors)), since, ends[self._last], self._bytes),
-            (every, self._begin, self._end, self._working),
-            (np.asarray([len(names.texts) - 1]), np.asarray([self._over]), np.asarray([NEVER]), gathered),
-        ]
-        parts = []
-        for storage, begin, end, size in columns:
-            row, k = np.nonzero(size)
-            parts.append((storage[row], k, begin[row], end[row], np.minimum(size[row, k], LARGEST).astype(np.int64)))
-        return Lifetimes(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+            (count + np.arange(len(since)), since, ends[self._last], self._bytes),
+            (every, begin, end, self._working),
+        ):
+            for row, k in zip(*(each.tolist() for each in np.nonzero(sizes)), strict=True):
+                recorder.lifetime(int(storage[row]), k, float(starts[row]), float(stops[row]), int(sizes[row, k]))
+        if self._problem.output_device is not None:
+            target = self._devices.index(self._problem.output_device)
+            recorder.lifetime(gathered, target, self._over, NEVER, sum(self._gathered[2]))
 
 
 def _needed(problem: Slicing, plan: PlanColumns) -> Blocks:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from opweave.problems.slicing.columns import PlanColumns, is_sound, plan_columns
 from opweave.problems.slicing.geometry import rulings
 from opweave.problems.slicing.play import Played, SlicingDetails
 from opweave.problems.solution import Evaluation, Violation, broken
@@ -17,10 +16,10 @@ if TYPE_CHECKING:
 
 def judge(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
     """Judge a solution against all rules except the side constraints."""
-    plan = _playable(problem, solution)
-    if plan is None:
-        return Evaluation(objective=None, violations=tuple(_unusable(problem, solution)))
-    played = Played(problem, plan)
+    wrong = tuple(_unusable(problem, solution))
+    if wrong:
+        return Evaluation(objective=None, violations=wrong)
+    played = Played(problem, solution)
     broken = tuple(_violations(problem, solution, played))
     judged: Evaluation[SlicingDetails] = Evaluation(objective=played.latency, violations=broken)
     return judged.with_timeline(played.timeline).with_details(played.details)
@@ -28,24 +27,14 @@ def judge(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
 
 def memory_peaks(problem: Slicing, solution: Slices) -> Mapping[str, int]:
     """The largest number of bytes that every device holds at any time; empty if the solution cannot be replayed."""
-    plan = _playable(problem, solution)
-    return {} if plan is None else Played(problem, plan).peak
+    return {} if any(_unusable(problem, solution)) else Played(problem, solution).peak
 
 
 def intervals(problem: Slicing, solution: Slices) -> Mapping[str, tuple[float, float]]:
     """Start and end of every operator in seconds; positions in the order if the solution cannot be replayed."""
-    plan = _playable(problem, solution)
-    if plan is None:
+    if any(_unusable(problem, solution)):
         return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
-    return Played(problem, plan).intervals()
-
-
-def _playable(problem: Slicing, solution: Slices) -> PlanColumns | None:
-    """A solution as columns; None if it cannot be replayed."""
-    if solution.devices != tuple(device.name for device in problem.cluster.devices):
-        return None
-    plan = plan_columns(problem, solution)
-    return plan if plan is not None and is_sound(problem, plan) else None
+    return Played(problem, solution).intervals()
 
 
 def _unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
-from opweave.solvers.kernels.sorting import exceeds
+from opweave.solvers.kernels import exceeds
 from opweave.solvers.loops import helper
 
 

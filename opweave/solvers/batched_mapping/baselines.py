@@ -34,10 +34,10 @@ from opweave.solvers.batched_mapping.arrays import (
 )
 from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
+from opweave.solvers.kernels import Timeline, first_fit, new_timeline, occupy
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
-from opweave.solvers.scheduling.busy_times import Timeline, first_fit, new_timeline, occupy
 
 MOST_STRINGS = 1296
 """Number of strings up to which all are tried; beyond it, only the structured ones."""

@@ -16,8 +16,8 @@ from opweave.solvers.batched_mapping.bounds import prove_mean_passage
 from opweave.solvers.batched_mapping.plans import solution_of
 from opweave.solvers.batched_mapping.search import solve_lists, solve_local, solve_replicated
 from opweave.solvers.batched_mapping.unsplit import prove_one_input, solve_unsplit
-from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import HeadStart, run_engine
+from opweave.solvers.engines.known import CpSat
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.registry import find_solver
 from opweave.solvers.run import Outcome, Run

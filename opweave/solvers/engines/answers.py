@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from opweave.problems.arrays import FloatArray
-
-if TYPE_CHECKING:
-    from opweave.formulations.modeling.arrays import MatrixModel
 
 LEAST_SECONDS = 0.1
 """Engines read a limit of 0 as no limit, so at least this many seconds are left."""
@@ -22,37 +19,40 @@ Verdict = Literal["solved", "infeasible", "stopped", "failed"]
 """How an engine ended."""
 
 
-def seconds_left(seconds: float | None, began: float) -> float | None:
-    """What is left of a time limit that began at a moment of ``time.time()``, at least :data:`LEAST_SECONDS`."""
-    return None if seconds is None else max(LEAST_SECONDS, began + seconds - time.time())
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """A linear program to solve.
+    """A program to solve.
 
     Attributes
     ----------
     engine
         Name of the engine.
+    program
+        A ``MatrixModel``, or for CP-SAT a ``WholeProgram``.
     start
         Values by column, NaN where unknown; None without a start.
     seconds
-        Time limit, counted from ``began``, so that it includes the start of a process; None for no limit.
+        Time limit, counted from ``began``, so that it includes the start of a process and its imports; None for no
+        limit.
+    gap
+        Relative gap at which the engine may stop.
+    strategies
+        Number of search strategies that take turns on CP-SAT's cores.
     """
 
     engine: str
-    matrix: MatrixModel
-    start: FloatArray | None
-    seconds: float | None
-    gap: float
-    seed: int
-    threads: int
+    program: Any
+    start: FloatArray | None = None
+    seconds: float | None = None
+    gap: float = 0.0
+    seed: int = 0
+    threads: int = 1
+    strategies: int = 1
     began: float = field(default_factory=time.time)
 
     def left(self) -> float | None:
-        """The remaining seconds; None without a limit."""
-        return seconds_left(self.seconds, self.began)
+        """The remaining seconds, at least :data:`LEAST_SECONDS`; None without a limit."""
+        return None if self.seconds is None else max(LEAST_SECONDS, self.began + self.seconds - time.time())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

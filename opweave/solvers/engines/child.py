@@ -16,7 +16,6 @@ import os
 import pickle
 import queue
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -37,8 +36,6 @@ LOG_CHARACTERS = 400
 MOST_KEPT = 2
 """Children that are kept for further calls; each may hold some hundred megabytes."""
 
-_LENGTH = struct.Struct("<Q")
-
 _LIGHT = """
 import sys
 from importlib.util import find_spec, module_from_spec
@@ -57,23 +54,14 @@ package.__getattr__ = load
 solving many problems."""
 
 
-def command(module: str, argument: str = "") -> str:
-    """The code for a new Python process: call ``serve`` of a module."""
-    return f"{_LIGHT}\nfrom {module} import serve\nserve({argument})\n"
-
-
 PACKAGE_FOLDER = str(Path(__file__).parents[3])
 
 Send = Callable[[object], None]
 """The function with which the child's function sends a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """What the child's function sends or returns, or its exception as text."""
-
-    kind: Literal["sent", "returned", "raised"]
-    content: object
+Frame = tuple[Literal["sent", "returned", "raised"], Any]
+"""What the child's function sends or returns, or its exception as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +87,15 @@ class Child:
         self.function = function
         self._folder = tempfile.TemporaryDirectory(prefix="opweave-", ignore_cleanup_errors=True)
         self._log = (Path(self._folder.name) / "log").open("w+b")
-        self.process = start_python(command(__name__, repr(function)), self._log, self._folder.name)
-        self.inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"{_LIGHT}\nfrom {__name__} import serve\nserve({function!r})\n"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(_module_folders()), "TMPDIR": self._folder.name},
+            start_new_session=True,
+        )
+        self._inbox: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -108,14 +103,45 @@ class Child:
         assert self.process.stdout is not None
         with contextlib.suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):
             while True:
-                self.inbox.put(read_frame(self.process.stdout))
-        self.inbox.put(None)
+                self._inbox.put(pickle.load(self.process.stdout))  # written by the other end of this pipe
+        self._inbox.put(None)
 
-    def call(self, argument: object, memory_bytes: int | None) -> None:
-        """Send the argument of a call. The pipe stays open, and its end tells the child that the parent is gone."""
+    def call(
+        self,
+        caller: str,
+        argument: object,
+        limits: ChildLimits = ChildLimits(),
+        hear: Callable[[Any], None] = lambda _: None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Frame | None:
+        """Call the function with an argument, and pass on its messages until it returns; None if it must be stopped.
+
+        The pipe stays open, and its end tells the child that the parent is gone.
+
+        Raises
+        ------
+        EngineError
+            If the function raised an exception, or the process died.
+        """
         assert self.process.stdin is not None
+        data = pickle.dumps((argument, limits.memory_bytes))
         with contextlib.suppress(BrokenPipeError):  # the child died at once; its exit status tells more
-            send_frame(self.process.stdin, (argument, memory_bytes))
+            _send(self.process.stdin, data)
+        deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
+        while True:
+            try:
+                frame = self._inbox.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                if (deadline is not None and time.monotonic() > deadline) or should_stop():
+                    return None
+                continue
+            if frame is None:
+                raise EngineError(f"{caller} died: {self._last_words(limits.memory_bytes)}")
+            if frame[0] == "raised":
+                raise EngineError(f"{caller} failed: {frame[1]}")
+            if frame[0] == "returned":
+                return frame
+            hear(frame[1])
 
     def resting(self, should_stop: Callable[[], bool]) -> bool:
         """Ask whether to stop while the child's process group is halted."""
@@ -128,7 +154,7 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, getattr(signal, name))
 
-    def last_words(self, memory_bytes: int | None) -> str:
+    def _last_words(self, memory_bytes: int | None) -> str:
         """The exit status, and the end of what the child wrote to its log."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(EXIT_SECONDS)
@@ -142,8 +168,15 @@ class Child:
         return f"{cause}: {text}" if text else cause
 
     def close(self) -> None:
-        """Kill the process with everything that it has started."""
-        kill_group(self.process)
+        """Kill the process group, with everything that the process has started."""
+        if os.name == "posix":
+            self._signal("SIGKILL")
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
         self._log.close()
         self._folder.cleanup()
 
@@ -232,55 +265,16 @@ def run_in_child(
         If the function raised an exception, or the process died (crash, memory limit, kill).
     """
     child = _taken(function) if keep else Child(function)
-    done = False
+    frame = None
     try:
-        child.call(argument, limits.memory_bytes)
         ask = (lambda: child.resting(should_stop)) if pauses and os.name == "posix" else should_stop
-        frame = _attend(child, limits.seconds, hear, ask)
-        done = frame is not None and frame.kind == "returned"
-        if frame is None:
-            return None
-        if frame.kind == "raised":
-            raise EngineError(f"{engine} failed: {frame.content}")
-        return frame.content
-    except EOFError:
-        raise EngineError(f"{engine} died: {child.last_words(limits.memory_bytes)}") from None
+        frame = child.call(engine, argument, limits, hear, ask)
+        return None if frame is None else frame[1]
     finally:
-        if done and keep:
+        if frame is not None and keep:
             _kept(child)
         else:
             child.close()
-
-
-def _attend(
-    child: Child, seconds: float | None, hear: Callable[[Any], None], should_stop: Callable[[], bool]
-) -> _Frame | None:
-    """Pass on messages until the child returns or raises; None if it must be stopped."""
-    deadline = None if seconds is None else time.monotonic() + seconds
-    while True:
-        try:
-            frame = child.inbox.get(timeout=POLL_SECONDS)
-        except queue.Empty:
-            if (deadline is not None and time.monotonic() > deadline) or should_stop():
-                return None
-            continue
-        if not isinstance(frame, _Frame):
-            raise EOFError
-        if frame.kind != "sent":
-            return frame
-        hear(frame.content)
-
-
-def start_python(command: str, log: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
-    """Start a new Python process with pipes, in its own process group; ``folder`` is for its temporary files."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(_module_folders()), "TMPDIR": folder},
-        start_new_session=True,
-    )
 
 
 def _module_folders() -> list[str]:
@@ -298,75 +292,36 @@ def _module_folders() -> list[str]:
     return folders
 
 
-def kill_group(child: subprocess.Popen[bytes]) -> None:
-    """Kill the child's process group, and wait for the child."""
-    if os.name == "posix":
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-    child.kill()
-    child.wait()
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-
-
-def send_frame(pipe: IO[bytes], content: object) -> None:
-    """Write one message: its length, then the pickled content."""
-    data = pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
-    pipe.write(_LENGTH.pack(len(data)))
-    pipe.write(data)
+def _send(pipe: IO[bytes], content: object) -> None:
+    """Write one message."""
+    pipe.write(pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL))
     pipe.flush()
 
 
-def read_frame(pipe: IO[bytes]) -> object:
-    """Read one message.
+def serve(function: str) -> None:
+    """Run as the child: read arguments from standard input, and answer on the former standard output.
 
-    Raises
-    ------
-    EOFError
-        If the other side is gone.
-    """
-    return pickle.loads(_data(pipe))  # written by the other end of this pipe
-
-
-def _data(pipe: IO[bytes]) -> bytes:
-    header = pipe.read(_LENGTH.size)
-    if len(header) < _LENGTH.size:
-        raise EOFError
-    return pipe.read(_LENGTH.unpack(header)[0])
-
-
-def own_pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """In a child: the pipe to which its parent writes, and the pipe on which the parent listens.
-
-    Engines print messages. From now on these go to the log, so that the pipe carries only our messages.
+    Engines print messages. These go to the log, so that the pipe carries only ours.
     """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     work = os.fdopen(os.dup(0), "rb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    return work, answers
-
-
-def serve(function: str) -> None:
-    """Run as the child: read arguments from standard input, and answer on the former standard output."""
-    work, answers = own_pipes()
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     lock = threading.Lock()
 
     def read() -> None:
         """Read what is to be done. Once the parent is gone, end with every program of the process group."""
-        with contextlib.suppress(EOFError):
+        with contextlib.suppress(EOFError, pickle.UnpicklingError):
             while True:
-                tasks.put(_data(work))
+                tasks.put(pickle.load(work))
         if os.name == "posix":
             os.killpg(os.getpid(), signal.SIGKILL)
         os._exit(1)
 
     def send(kind: Literal["sent", "returned", "raised"], content: object) -> None:
         with lock:
-            send_frame(answers, _Frame(kind, content))
+            _send(answers, (kind, content))
 
     module = function.partition(":")[0]
     with contextlib.suppress(Exception):  # it is raised again, and reported, when there is work
@@ -377,11 +332,9 @@ def serve(function: str) -> None:
         try:
             argument, memory_bytes = pickle.loads(data)
             _limit_memory(memory_bytes)
-            result = resolve_name(function)(argument, lambda content: send("sent", content))
+            send("returned", resolve_name(function)(argument, lambda content: send("sent", content)))
         except BaseException as error:  # the parent turns it into an EngineError
             send("raised", f"{type(error).__name__}: {error}")
-        else:
-            send("returned", result)
 
 
 def _limit_memory(memory_bytes: int | None) -> None:

@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +19,8 @@ from opweave.formulations.formulation import (
     formulation_names,
 )
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
-from opweave.formulations.modeling.handles import MissingHandleError
 from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.linear import MissingHandleError
 from opweave.formulations.modeling.model import Waits
 from opweave.formulations.modeling.pyomo import PyomoView
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
@@ -31,7 +30,7 @@ from opweave.problems.errors import InfeasibleError, InvalidInputError, Unsuppor
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.base import Engine
+from opweave.solvers.engines.known import Engine
 from opweave.solvers.engines.rules import MOST_ROUNDS, Refusals, beyond, unexpressed
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Outcome, Run
@@ -53,14 +52,10 @@ class HeadStart:
         A solution, or None when none is found quickly. The referee judges it before it is used.
     lower_bound
         A proved lower bound of the objective, or None.
-    within
-        Makes the head start for one run, if computing it takes so long that it needs the remaining time; otherwise
-        None.
     """
 
     initial: Callable[[Any], Solution | None] = lambda _: None
     lower_bound: Callable[[Any], int | float | None] = lambda _: None
-    within: Callable[[Run], HeadStart] | None = None
 
 
 def run_engine(
@@ -289,32 +284,24 @@ def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulati
     )
 
 
-_WRITING: ContextVar[bool] = ContextVar("a model is being written here", default=False)
-
-
-class _Silence(logging.Filter):
-    """Drops log records while this thread writes a model."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to let the record pass."""
-        return not _WRITING.get()
-
-
-_SILENCE = _Silence()
+def _silence(_: logging.LogRecord) -> bool:
+    """Let no record pass."""
+    return False
 
 
 @contextmanager
 def quiet_pyomo() -> Iterator[None]:
-    """Keep Pyomo's messages off the terminal; errors are raised all the same.
+    """Keep Pyomo's messages off the terminal while a model is written; errors are raised all the same.
 
     The application's own log handlers still receive the messages.
     """
     import pyomo.common.log  # noqa: F401  # importing it sets up the handlers
 
-    for handler in logging.getLogger("pyomo").handlers:
-        handler.addFilter(_SILENCE)  # adding it twice has no effect
-    token = _WRITING.set(True)
+    handlers = list(logging.getLogger("pyomo").handlers)
+    for handler in handlers:
+        handler.addFilter(_silence)
     try:
         yield
     finally:
-        _WRITING.reset(token)
+        for handler in handlers:
+            handler.removeFilter(_silence)

@@ -1,4 +1,7 @@
-"""The child process of HiGHS: the rows passed are counted, every return status is checked, news is sent as it comes.
+"""HiGHS in a process or thread of its own: the rows passed are counted, every return status is checked.
+
+The thread pool of HiGHS belongs to the calling thread and keeps its first size, so every solve gets a new thread.
+Ortools contains a HiGHS of its own; once it is loaded, highspy's can no longer be loaded, and a child process helps.
 
 HiGHS drops rows with extreme coefficients and goes on, so data is checked before it is passed and counted afterwards.
 Only complete starts are passed. HiGHS 1.15 completes a partial start by itself, and has then called it optimal although
@@ -7,22 +10,37 @@ better points existed. So the unknown columns are solved for first, with the oth
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray
+from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.answers import Answer, News, Verdict, Work
-from opweave.solvers.engines.apart import aside, silent_highs
-from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
 
 if TYPE_CHECKING:
     import highspy
 
     from opweave.formulations.modeling.arrays import MatrixModel
+
+logger = logging.getLogger("opweave")
+
+ResultT = TypeVar("ResultT")
+ArgumentT = TypeVar("ArgumentT")
+
+GRACE_SECONDS = 5.0
+"""Time that a child may take to start and to end, in addition to its time limit."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 1e-4, 0.01
+"""Seconds between checks of a thread, short at first, because most calls take milliseconds."""
 
 ROUNDING = 1e-6
 """Relative difference between an objective and the sum that it stands for."""
@@ -43,6 +61,96 @@ START_SECONDS, START_SHARE = 5.0, 0.2
 """Longest time for completing a partial start, and the largest share of the remaining time."""
 
 
+def never() -> bool:
+    """Always False: no reason to stop."""
+    return False
+
+
+@cache
+def highspy_fits() -> bool:
+    """Whether highspy can be loaded into this process."""
+    try:
+        import highspy  # noqa: F401
+    except ImportError as error:
+        logger.info("HiGHS runs in processes of its own: highspy cannot be loaded here (%s)", error)
+        return False
+    return True
+
+
+def with_highs(
+    function: Callable[[ArgumentT, Callable[[], bool]], ResultT],
+    argument: ArgumentT,
+    seconds: float | None,
+    should_stop: Callable[[], bool] = never,
+) -> ResultT | None:
+    """Call a function that uses highspy, in a new thread, or in a child process if highspy cannot be loaded here.
+
+    Parameters
+    ----------
+    function
+        Takes the argument and ``should_stop``. It must be a module's function, so that a child can import it, and it
+        must obey the time limit itself.
+    argument
+        An object that can be pickled.
+    seconds
+        Time limit of the function; None for no limit.
+    should_stop
+        Whether to stop; a child is killed then.
+
+    Returns
+    -------
+    object
+        What the function returns; None if it failed (which is logged) or ran out of time.
+    """
+    try:
+        if highspy_fits():
+            return aside(lambda: function(argument, should_stop))
+        limits = ChildLimits(None if seconds is None else seconds + GRACE_SECONDS)
+        task, work = (function, argument), f"{__name__}:perform"
+        found: ResultT | None = run_in_child("highs", work, task, limits, should_stop=should_stop, keep=True)
+    except Exception as error:  # the function, or its process, may raise anything
+        logger.warning("%s: %s", type(error).__name__, error, exc_info=error)
+        return None
+    return found
+
+
+def aside(call: Callable[[], ResultT]) -> ResultT:
+    """Run a call in a new thread and return its result; waiting for it can be interrupted.
+
+    A call that is left behind continues; the process waits for it at its end, since an interpreter that ends while a
+    thread is inside C++ code makes that library abort.
+
+    Raises
+    ------
+    BaseException
+        Any exception that the call raises.
+    """
+    found: list[ResultT] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            found.append(call())
+        except BaseException as error:  # passed to the waiting thread
+            failed.append(error)
+
+    worker = threading.Thread(target=work, name="opweave-aside")
+    worker.start()
+    pause = FIRST_PAUSE
+    while worker.is_alive():  # unlike join, this can be interrupted
+        time.sleep(pause)
+        pause = min(2.0 * pause, LONGEST_PAUSE)
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+def perform(task: tuple[Callable[[Any, Callable[[], bool]], Any], Any], _: Send) -> Any:
+    """Call the function; runs in the child."""
+    function, argument = task
+    return function(argument, never)
+
+
 def load() -> None:
     """Import HiGHS, before there is work."""
     import highspy  # noqa: F401
@@ -54,7 +162,7 @@ def solve(work: Work, send: Send) -> Answer:
     HiGHS 1.15 has answered kError to models of slicing that it solves without a start. HiGHS 1.16 sometimes finds an
     optimum, and then returns the point that it was given as a start.
     """
-    return aside(lambda: _solve(work, send))  # its thread pool belongs to the thread, and keeps its first size
+    return aside(lambda: _solve(work, send))
 
 
 def _solve(work: Work, send: Send) -> Answer:
@@ -70,11 +178,11 @@ def _solved(work: Work, send: Send) -> tuple[Answer, bool]:
     """The answer of HiGHS, and whether its point has the objective that it says."""
     import highspy
 
-    solver = load_highs(work.matrix)
-    set_options(solver, work)
+    matrix: MatrixModel = work.program
+    solver = load_highs(matrix, work)
     try:
         begin(solver, work, work.left())
-        mixed = bool(work.matrix.whole.any())
+        mixed = bool(matrix.whole.any())
         _listen(solver, send, mixed=mixed)
         left = work.left()
         if left is not None:
@@ -87,7 +195,7 @@ def _solved(work: Work, send: Send) -> tuple[Answer, bool]:
     bound = info.mip_dual_bound if mixed else told if status == "kOptimal" else -np.inf
     known = float(bound) if np.isfinite(bound) else None
     answer = Answer(STATUS.get(status, "failed"), values, known, f"model status {status}")
-    return answer, status != "kOptimal" or _as_told(work.matrix, values, told)
+    return answer, status != "kOptimal" or _as_told(matrix, values, told)
 
 
 def _as_told(matrix: MatrixModel, values: FloatArray | None, told: float) -> bool:
@@ -117,48 +225,89 @@ def _listen(solver: highspy.Highs, send: Send, *, mixed: bool) -> None:
         checked(solver.startCallback(kind), "startCallback")
 
 
-def load_highs(matrix: MatrixModel) -> highspy.Highs:
-    """Pass a model in one piece, and count what HiGHS received.
+@cache
+def _silent() -> type[highspy.Highs]:
+    """HiGHS that prints nothing, not even its licence, which version 1.16 prints before options can be set."""
+    import highspy
+
+    class Silent(highspy.Highs):  # type: ignore[misc,unused-ignore]
+        def enableCallbacks(self) -> None:  # noqa: N802
+            """Begin to listen, as highspy does first of all."""
+            self.silent()
+            super().enableCallbacks()  # type: ignore[no-untyped-call,unused-ignore]
+
+    return Silent
+
+
+def passed(
+    columns: tuple[FloatArray, FloatArray, FloatArray],
+    rows: tuple[FloatArray, FloatArray],
+    entries: tuple[Any, Any, FloatArray],
+    *,
+    offset: float = 0.0,
+    whole: BoolArray | None = None,
+) -> tuple[highspy.Highs, highspy.HighsStatus]:
+    """HiGHS with a program, and what it answered to it.
+
+    Parameters
+    ----------
+    columns
+        Costs, and lower and upper bounds.
+    rows
+        Lower and upper sides.
+    entries
+        The rows in compressed sparse row format: starts, columns and values.
+    offset
+        What is added to the objective.
+    whole
+        Which columns are integers.
+    """
+    import highspy
+
+    solver, lp = _silent()(), highspy.HighsLp()
+    lp.num_col_, lp.num_row_, lp.offset_ = len(columns[0]), len(rows[0]), offset
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = columns
+    lp.row_lower_, lp.row_upper_ = rows
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = lp.num_col_, lp.num_row_
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = entries
+    if whole is not None:
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[each] for each in whole.tolist()]
+    return solver, solver.passModel(lp)
+
+
+def load_highs(matrix: MatrixModel, work: Work) -> highspy.Highs:
+    """Pass a model in one piece, count what HiGHS received, and set the options of a work.
 
     Raises
     ------
     EngineError
         If HiGHS warns, fails, or holds fewer rows, columns or entries than it was given.
     """
-    import highspy
-
-    solver = silent_highs()
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = matrix.columns, len(matrix.rows)
-    lp.col_cost_, lp.offset_ = matrix.cost, matrix.offset
-    lp.col_lower_, lp.col_upper_ = matrix.lower, matrix.upper
-    lp.row_lower_, lp.row_upper_ = matrix.rows.lower, matrix.rows.upper
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = matrix.columns, len(matrix.rows)
-    lp.a_matrix_.start_ = matrix.rows.start
-    lp.a_matrix_.index_ = matrix.rows.index
-    lp.a_matrix_.value_ = matrix.rows.value
-    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-    lp.integrality_ = [kinds[whole] for whole in matrix.whole.tolist()]
-    checked(solver.passModel(lp), "passModel")
-    given = (matrix.columns, len(matrix.rows), len(matrix.rows.value))
+    rows = matrix.rows
+    solver, status = passed(
+        (matrix.cost, matrix.lower, matrix.upper),
+        (rows.lower, rows.upper),
+        (rows.start, rows.index, rows.value),
+        offset=matrix.offset,
+        whole=matrix.whole,
+    )
+    checked(status, "passModel")
+    given = (matrix.columns, len(rows), len(rows.value))
     held = (solver.getNumCol(), solver.getNumRow(), solver.getNumNz())
     if held != given:
         raise EngineError(
             f"highs holds {held[0]:,} columns, {held[1]:,} rows and {held[2]:,} entries of the model; it was given "
             f"{given[0]:,}, {given[1]:,} and {given[2]:,}"
         )
-    return solver
-
-
-def set_options(solver: highspy.Highs, work: Work) -> None:
-    """Set the gap, seed, threads and tolerances of a solve."""
     option(solver, "mip_rel_gap", work.gap)
     # With restarts, HiGHS 1.15 has called 1.2609 optimal in a program that has a point with 1.2284.
     option(solver, "mip_allow_restart", False)
     option(solver, "random_seed", work.seed)
     option(solver, "threads", work.threads)
     option(solver, "parallel", "on" if work.threads > 1 else "off")
+    return solver
 
 
 def option(solver: highspy.Highs, name: str, value: bool | int | float | str) -> None:
@@ -190,14 +339,12 @@ def _whole_start(work: Work, start: FloatArray, seconds_left: float | None) -> F
     known = ~np.isnan(start)
     if known.all():
         return start
-    matrix = work.matrix
+    matrix: MatrixModel = work.program
     fixed = np.clip(np.where(known, start, 0.0), matrix.lower, matrix.upper)
     lower, upper = (np.where(known, fixed, side) for side in (matrix.lower, matrix.upper))
-    solver = load_highs(replace(matrix, lower=lower, upper=upper))
-    set_options(solver, work)
-    option(
-        solver, "time_limit", START_SECONDS if seconds_left is None else min(START_SECONDS, START_SHARE * seconds_left)
-    )
+    solver = load_highs(replace(matrix, lower=lower, upper=upper), work)
+    seconds = START_SECONDS if seconds_left is None else min(START_SECONDS, START_SHARE * seconds_left)
+    option(solver, "time_limit", seconds)
     try:
         run_checked(solver)
     except EngineError:

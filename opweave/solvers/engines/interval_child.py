@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from opweave.formulations.modeling.whole import Box, WholeProgram
-from opweave.solvers.engines.answers import Answer, News, seconds_left
+from opweave.solvers.engines.answers import Answer, News, Work
 from opweave.solvers.engines.child import Send
 
 if TYPE_CHECKING:
@@ -28,36 +26,24 @@ CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
 """The cores that this process may use at first."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IntervalWork:
-    """The work of the child. Its seconds count from ``began``, so they include its start and its imports."""
-
-    model: WholeProgram
-    seconds: float | None
-    gap: float
-    seed: int
-    threads: int
-    workers: int
-    began: float = field(default_factory=time.time)
-
-
 def load() -> None:
     """Import CP-SAT, before there is work."""
     with without_pandas():
         from ortools.sat.python import cp_model  # noqa: F401
 
 
-def solve(work: IntervalWork, send: Send) -> Answer:
+def solve(work: Work, send: Send) -> Answer:
     """Solve with CP-SAT; runs in the child."""
     load()
     from ortools.sat.python import cp_model
 
-    model, columns = write(work.model)
+    program: WholeProgram = work.program
+    model, columns = write(program if work.start is None else program.hinted(work.start))
     solver = cp_model.CpSolver()
-    solver.parameters.num_workers = max(work.threads, work.workers if _keep_to(work.threads) else 1)
+    solver.parameters.num_workers = max(work.threads, work.strategies if _keep_to(work.threads) else 1)
     solver.parameters.random_seed = work.seed
     solver.parameters.relative_gap_limit = work.gap
-    left = seconds_left(work.seconds, work.began)
+    left = work.left()
     if left is not None:
         solver.parameters.max_time_in_seconds = left
     solver.best_bound_callback = lambda bound: send(News(bound=float(bound)))

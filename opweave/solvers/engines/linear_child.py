@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import math
 import shutil
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,8 +61,12 @@ class Dialect:
 
     Attributes
     ----------
+    about
+        The engine's own name.
+    install
+        The command that installs it.
     factory
-        The engine's name in Pyomo's solver factory.
+        Its name in Pyomo's solver factory.
     package, program
         The Python package that brings it, and the name of its program, where it is one.
     seconds, gap
@@ -69,21 +74,23 @@ class Dialect:
     whole_seconds
         Whether the time limit is a whole number.
     seed, threads
-        Names of these options; None if it has none.
+        Names of these options; empty if it has none.
     fixed
         Options that are always set.
     starts
         Whether it accepts a start.
     """
 
+    about: str
+    install: str
     factory: str
-    package: str
     seconds: str
     gap: str
+    package: str = ""
     program: str = ""
     whole_seconds: bool = False
-    seed: str | None = None
-    threads: str | None = None
+    seed: str = ""
+    threads: str = ""
     fixed: Mapping[str, float | str] = field(default_factory=dict)
     starts: bool = True
 
@@ -98,41 +105,8 @@ class Dialect:
 
 SCIP, CBC = "scip", "cbc"
 
-DIALECTS = {
-    SCIP: Dialect("scip_direct", "pyscipopt", "limits/time", "limits/gap", seed="randomization/randomseedshift"),
-    CBC: Dialect(
-        "cbc",
-        "cbcbox",
-        "sec",
-        "ratio",
-        program="cbc",
-        seed="randomCbcSeed",
-        threads="threads",
-        fixed={"allow": 0.0, "timeMode": "elapsed"},
-    ),
-    "glpk": Dialect("glpk", "", "tmlim", "mipgap", program="glpsol", whole_seconds=True, starts=False),
-    "gurobi": Dialect(
-        "gurobi_direct", "gurobipy", "TimeLimit", "MIPGap", seed="Seed", threads="Threads", fixed={"MIPGapAbs": 0.0}
-    ),
-    "cplex": Dialect(
-        "cplex_direct",
-        "cplex",
-        "timelimit",
-        "mip_tolerances_mipgap",
-        seed="randomseed",
-        threads="threads",
-        fixed={"mip_tolerances_absmipgap": 0.0},
-    ),
-    "xpress": Dialect(
-        "xpress_direct",
-        "xpress",
-        "timelimit",
-        "miprelstop",
-        seed="randomseed",
-        threads="threads",
-        fixed={"mipabsstop": 0.0},
-    ),
-}
+_TABLE = tomllib.loads(Path(__file__).with_name("dialects.toml").read_text("utf-8"))
+DIALECTS: dict[str, Dialect] = {name: Dialect(**row) for name, row in _TABLE.items()}
 
 
 def program_of(engine: str) -> str | None:
@@ -145,7 +119,7 @@ def program_of(engine: str) -> str | None:
 def solve(work: Work, _: Send) -> Answer:
     """Rebuild the model, and solve it through Pyomo; runs in the child."""
     dialect = DIALECTS[work.engine]
-    model = rebuild(work.matrix, work.start)
+    model = rebuild(work.program, work.start)
     solver = _solver(work.engine)
     begun = dialect.starts and work.start is not None and not np.isnan(work.start).any()
     arguments = {"warmstart": True} if begun and work.engine != SCIP else {}
@@ -196,7 +170,7 @@ def _answer(work: Work, model: ConcreteModel, results: SolverResults) -> Answer:
     # Pyomo calls the objective of a program's solution its bound, though it may only be within the gap.
     proved = None if verdict == "solved" and DIALECTS[work.engine].program else results.problem.lower_bound
     known = float(proved) if isinstance(proved, int | float) and np.isfinite(proved) else None
-    return Answer(verdict, None if condition == FRACTIONAL else _values(work.matrix, model, results), known, message)
+    return Answer(verdict, None if condition == FRACTIONAL else _values(work.program, model, results), known, message)
 
 
 def _values(matrix: MatrixModel, model: ConcreteModel, results: SolverResults) -> FloatArray | None:

@@ -1,20 +1,23 @@
-"""Registering all engines for a problem with one call, so that every problem offers them on the same terms."""
+"""Every problem offers the engines and its formulations on the same terms: their registration and their list."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from opweave.formulations.expressions import VIOLATIONS
-from opweave.formulations.formulation import find_formulation, formulation_names
+from opweave.formulations.formulation import Formulation, find_formulation, formulation_names, load_formulations
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.problems.problem import Problem
-from opweave.solvers.engines.base import MEMORY_OPTION, Engine
-from opweave.solvers.engines.cp_sat import WORKERS_OPTION, CpSat
+from opweave.problems.shown import Rows
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.highs import Highs
-from opweave.solvers.engines.linear import LinearEngine
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.engines.known import MEMORY_OPTION, WORKERS_OPTION, CpSat, Engine, Highs
+from opweave.solvers.engines.linear_child import DIALECTS, program_of
+from opweave.solvers.registry import Feature, Solver, list_solvers, load_solvers, register
 from opweave.solvers.run import Outcome, Run
 
 HEAD_START = "head_start"
@@ -25,18 +28,34 @@ OPTIONS = {
     MEMORY_OPTION: "most bytes of memory for the engine's process; 0 for those of the machine",
 }
 
-COMMON = frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXTEND, Feature.FORMULATION})
-THREADED = COMMON | {Feature.THREADS}
+FEATURES = frozenset(Feature) - {Feature.EXECUTOR}
 
-ENGINES: tuple[tuple[Engine, frozenset[Feature], str], ...] = (
-    (Highs(), THREADED, "HiGHS"),
-    (LinearEngine("scip", "pip install 'opweave[scip]'"), COMMON, "SCIP"),
-    (LinearEngine("cbc", "pip install 'opweave[cbc]'"), THREADED, "CBC"),
-    (LinearEngine("glpk", "apt-get install glpk-utils (or conda install glpk)"), COMMON - {Feature.START}, "GLPK"),
-    (LinearEngine("gurobi", "pip install 'opweave[gurobi]'"), THREADED, "Gurobi"),
-    (LinearEngine("cplex", "pip install cplex"), THREADED, "CPLEX"),
-    (LinearEngine("xpress", "pip install xpress"), THREADED, "Xpress"),
-)
+FormulationKind = Literal["linear", "pyomo", "constraint program"]
+
+
+class LinearEngine(Engine):
+    """An engine that Pyomo drives, by its row of :data:`DIALECTS`."""
+
+    function = "opweave.solvers.engines.linear_child:solve"
+
+    def __init__(self, name: str) -> None:
+        self.name, self.dialect = name, DIALECTS[name]
+        self.install, self.package = self.dialect.install, self.dialect.package
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """The arguments of ``solve`` that it honours."""
+        lacking = {Feature.THREADS: self.dialect.threads, Feature.START: self.dialect.starts}
+        return FEATURES - {feature for feature, there in lacking.items() if not there}
+
+    def missing(self) -> str | None:
+        """The command that installs it, unless its package or its program is there."""
+        there = program_of(self.name) if self.dialect.program else self.version()
+        return None if there else self.install
+
+    def version(self) -> str | None:
+        """Name and version of the package; None for a program, whose version is unknown before a run."""
+        return super().version() if self.package else None
 
 
 def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
@@ -51,14 +70,16 @@ def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: H
     head_start
         A first solution and bound for each of them.
     """
-    for engine, features, about in ENGINES:
-        _register(engine, features, f"{about} in a child process: {model}", problem, head_start, OPTIONS)
+    _register(Highs(), FEATURES, f"HiGHS in a child process: {model}", problem, head_start)
+    for name, dialect in DIALECTS.items():
+        engine = LinearEngine(name)
+        _register(engine, engine.features, f"{dialect.about} in a child process: {model}", problem, head_start)
 
 
 def register_cp_sat(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
     """Register CP-SAT for a problem that has a constraint program; see :func:`register_engines`."""
-    options = OPTIONS | {WORKERS_OPTION: "number of search strategies that take turns on the cores"}
-    _register(CpSat(), THREADED, f"CP-SAT in a child process: {model}", problem, head_start, options)
+    options = {WORKERS_OPTION: "number of search strategies that take turns on the cores"}
+    _register(CpSat(), FEATURES, f"CP-SAT in a child process: {model}", problem, head_start, options)
 
 
 def _register(
@@ -67,7 +88,7 @@ def _register(
     about: str,
     problem: type[Problem[Any, Any]],
     head_start: HeadStart,
-    options: Mapping[str, str],
+    options: Mapping[str, str] = {},
 ) -> None:
     names = formulation_names(problem.kind, engine.takes)
     written = [find_formulation(problem, name, engine.takes) for name in names]
@@ -81,7 +102,7 @@ def _register(
             proves="optimum",
             features=features,
             supports=(*{target: None for formulation in written for target in formulation.supports}, VIOLATIONS),
-            options=options,
+            options=OPTIONS | options,
             missing=engine.missing,
             version=engine.version,
             readings=tuple(dict.fromkeys(formulation.reading for formulation in written)),
@@ -90,8 +111,119 @@ def _register(
 
 
 def _solve(engine: Engine, head_start: HeadStart, problem: Problem[Any, Any], run: Run) -> Outcome:
-    if not run.option(HEAD_START, default=True):
-        head_start = HeadStart()
-    elif head_start.within is not None:
-        head_start = head_start.within(run)
-    return run_engine(problem, run, engine, head_start)
+    return run_engine(problem, run, engine, head_start if run.option(HEAD_START, default=True) else HeadStart())
+
+
+@dataclass(frozen=True, slots=True)
+class FormulationInfo:
+    """One row of :func:`list_formulations`.
+
+    Attributes
+    ----------
+    name, problem
+        The name for ``solve(..., formulation=name)`` and ``build_model``, and the problem kind that it states.
+    default
+        Whether it is the problem's default for engines of its kind.
+    kind
+        "linear" (an integer program in arrays, for users a Pyomo model), "pyomo" (an integer program in plain Pyomo, to
+        be read beside a paper) or "constraint program" (integers, intervals and circuits).
+    available
+        The engines that run it on this machine.
+    engines
+        All engines that run it.
+    handles
+        The words in which rows of your own are written: ``model.on(op, device)``, ``model.start(op)``, ...
+    requires
+        The readings of the problem that it needs; empty if it takes all.
+    options
+        Options for ``solve(..., options={name: value})`` with these engines.
+    source
+        The paper and its equations, with its DOI; otherwise the package that brings it.
+    about
+        One line that describes it.
+    """
+
+    name: str
+    problem: str
+    default: bool
+    kind: FormulationKind
+    available: tuple[str, ...]
+    engines: tuple[str, ...]
+    handles: tuple[str, ...]
+    requires: str
+    options: tuple[str, ...]
+    source: str
+    about: str
+
+    columns: ClassVar[tuple[str, ...]] = ("name", "problem", "default", "available", "handles", "source", "about")
+
+
+def list_formulations(
+    problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None,
+) -> Rows[FormulationInfo]:
+    """List the formulations: the models in which engines, and solvers of your own, receive a problem.
+
+    Parameters
+    ----------
+    problem
+        A problem, its class or its kind; None for all.
+
+    Returns
+    -------
+    Rows
+        A tuple that prints as a table, the defaults of each problem first; ``.to_pandas()`` makes a pandas table of it.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no problem of that kind.
+
+    See Also
+    --------
+    build_model, write_model
+
+    Examples
+    --------
+    >>> [row.name for row in list_formulations("pipeline")]
+    ['flow']
+    >>> list_formulations("placement")[0].handles
+    ('on', 'start', 'end', 'uses', 'held')
+    """
+    list_solvers(problem)  # loads them with their formulations, or refuses the problem
+    kind = problem if isinstance(problem, str) or problem is None else problem.kind
+    known = {name: each for name, each in Problem.kinds().items() if issubclass(each, Problem)}
+    return Rows(row for name, each in known.items() if kind in (None, name) for row in _rows(each))
+
+
+def _rows(problem: type[Problem[Any, Any]]) -> list[FormulationInfo]:
+    """The formulations of a problem, those for linear engines first; each kind begins with its default."""
+    load_formulations(problem.kind)
+    solvers = [each for each in load_solvers(problem.kind) if each.kind == "engine"]
+    rows = []
+    for takes in (LinearModel, IntervalModel):
+        names = formulation_names(problem.kind, takes)
+        engines = [each for each in solvers if (each.name == CpSat.name) == (takes is CpSat.takes)]
+        rows += [_row(find_formulation(problem, name, takes), name == names[0], engines) for name in names]
+    return sorted(rows, key=lambda row: not row.default)
+
+
+def _row(formulation: type[Formulation[Any, Any]], default: bool, engines: list[Solver]) -> FormulationInfo:
+    kind: FormulationKind = "linear"
+    handles = formulation.model_type.words()
+    if issubclass(formulation.model_type, IntervalModel):
+        kind = "constraint program"
+    elif issubclass(formulation, PyomoFormulation):
+        kind, handles = "pyomo", formulation.handles
+    return FormulationInfo(
+        name=formulation.name,
+        problem=formulation.problem_type.kind,
+        default=default,
+        kind=kind,
+        available=tuple(solver.name for solver in engines if solver.missing() is None),
+        engines=tuple(solver.name for solver in engines),
+        handles=handles,
+        requires=formulation.requires,
+        options=tuple(sorted({option for solver in engines for option in solver.options})),
+        source=formulation.source or formulation.__module__.partition(".")[0],
+        about=(formulation.__doc__ or "").strip().partition("\n")[0],
+    )

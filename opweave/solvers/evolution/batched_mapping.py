@@ -6,7 +6,7 @@ sizes. The batches of an operator follow each other in the order of the keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -20,15 +20,14 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.batched_mapping.arrays import arrays_of, nodes_of
 from opweave.solvers.batched_mapping.baselines import all_strings, attempts, groups_of
 from opweave.solvers.batched_mapping.plans import BatchPlan, inputs_of, order_by_start, plan_of, solution_of
-from opweave.solvers.evolution.encoding import Judged, KeyedGenes, memory_limits, over_capacity, register_encoding
+from opweave.solvers.evolution.encoding import ScheduleGenes
 from opweave.solvers.evolution.solver import register_pymoo
 
 
-class BatchedEncoding(KeyedGenes):
+class BatchedEncoding(ScheduleGenes):
     """Batched mappings as ways to split and keys."""
 
     taken_in: ClassVar[tuple[type[Constraint], ...]] = (Pin, Forbid, Share, MemoryCap)
-    measures: ClassVar[frozenset[str]] = frozenset({"makespan", "peak_bytes"})
 
     def __init__(self, problem: BatchedMapping) -> None:
         self.instance = instance = lower_unless_short(problem)
@@ -41,8 +40,8 @@ class BatchedEncoding(KeyedGenes):
         allowed[~allowed.any(axis=1)] = True
         late = np.concatenate([instance.target, instance.waits.heads()])
         early = np.concatenate([instance.source, instance.waits.items])
-        super().__init__(allowed, Adjacency.from_pairs(instance.operators, late, early))
-        self.limits = ("links and batch sizes", *memory_limits(instance.devices, instance.capacity))
+        before = Adjacency.from_pairs(instance.operators, late, early)
+        super().__init__(allowed, before, instance.devices, instance.capacity, "links and batch sizes")
         sending = self.arrays.base + self.arrays.slope * instance.granules
         slowest = (np.where(np.isfinite(each), each, 0.0) for each in (instance.seconds, sending))
         self.worst = float(sum(each.max(axis=(1, 2), initial=0.0).sum() for each in slowest)) * len(devices)
@@ -74,17 +73,10 @@ class BatchedEncoding(KeyedGenes):
         operators = order_by_start(self.instance, strings, end) // devices
         return self.row(option, operators[np.sort(np.unique(operators, return_index=True)[1])])
 
-    def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
-        """Judge rows; the first limit says whether they can run."""
-        del measures  # they are at hand
-        option = self.options(rows)
-        pairs = zip(option, self.orders(rows), strict=True)
-        makespans = np.asarray([self._plan(*pair).makespan for pair in pairs])
-        used = np.asarray([self._used(each) for each in option]).reshape(len(rows), len(self.instance.devices))
-        there = ~np.isfinite(makespans)
-        excess = np.concatenate([there[:, None], over_capacity(used, self.instance.capacity)], axis=1)
-        peaks = used.max(axis=1, initial=0).astype(np.float64)
-        return Judged(makespans, excess, {"makespan": makespans, "peak_bytes": peaks})
+    def carry_out(self, option: IntArray, order: IntArray) -> tuple[float, IntArray, int]:
+        """Makespan, bytes, and whether the plan can run at all."""
+        makespan = self._plan(option, order).makespan
+        return makespan, self._used(option), int(not np.isfinite(makespan))
 
     def _used(self, option: IntArray) -> IntArray:
         """Bytes on every device. Shape (devices,)."""
@@ -99,5 +91,4 @@ class BatchedEncoding(KeyedGenes):
         return (self._row(plan.where, plan.end) for plan in plans if np.isfinite(plan.makespan))
 
 
-register_encoding(BatchedMapping, lambda problem, _run: BatchedEncoding(problem))
-register_pymoo(BatchedMapping)
+register_pymoo(BatchedMapping, lambda problem, _run: BatchedEncoding(problem))

@@ -50,7 +50,7 @@ class Encoding:
     taken_in
         The side constraints that decoded rows obey, or that are one of :attr:`limits`.
     measures
-        Names of the measures that :meth:`judge` works out for all rows at once.
+        Names of the measures that :meth:`judge` works out.
     genes
         Number of genes.
     limits
@@ -77,8 +77,8 @@ class Encoding:
         """A row for a solution; decoding it gives the solution or one that is close to it."""
         raise NotImplementedError
 
-    def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
-        """Judge rows, shape (rows, genes), and work out some of :attr:`measures`."""
+    def judge(self, rows: FloatArray) -> Judged:
+        """Judge rows. Shape (rows, genes)."""
         raise NotImplementedError
 
     def repair(self, rows: FloatArray) -> FloatArray:
@@ -118,20 +118,6 @@ def encoding_of(problem: Problem[Any, Any], run: Run | None = None) -> Encoding:
         raise InvalidInputError(f"{type(problem).__name__} has no encoding as genes; these problems have: {known}")
     given = Run() if run is None else run
     return _ENCODINGS[problem.kind](problem, given.child(start=given.start))
-
-
-def over_capacity(used: IntArray, capacity: IntArray) -> FloatArray:
-    """Bytes beyond every limited capacity, as shares of it. Shapes (rows, devices), and (rows, limited devices)."""
-    limited = capacity < NO_LIMIT
-    over = np.maximum(0, used[:, limited] - capacity[limited])
-    return np.asarray(over / np.maximum(1, capacity[limited]))
-
-
-def memory_limits(devices: Sequence[str], capacity: IntArray) -> tuple[str, ...]:
-    """Names of the columns of :func:`over_capacity`."""
-    return tuple(
-        f"memory of {name!r}" for name, most in zip(devices, capacity.tolist(), strict=True) if most < NO_LIMIT
-    )
 
 
 class Choices(NamedTuple):
@@ -204,3 +190,34 @@ class KeyedGenes(Encoding):
     def row(self, option: IntArray, order: IntArray) -> FloatArray:
         """The row of options and an order."""
         return np.concatenate([self.choices.genes(option), keys_of(order)])
+
+
+class ScheduleGenes(KeyedGenes):
+    """The same for schedules on devices with limited memory; ``missing`` names the limit of links and the like."""
+
+    measures: ClassVar[frozenset[str]] = frozenset({"makespan", "peak_bytes"})
+
+    def __init__(
+        self, allowed: BoolArray, before: Adjacency, devices: Sequence[str], capacity: IntArray, missing: str
+    ) -> None:
+        super().__init__(allowed, before)
+        self.capacity = capacity
+        limited = [name for name, most in zip(devices, capacity.tolist(), strict=True) if most < NO_LIMIT]
+        self.limits = (missing, *(f"memory of {name!r}" for name in limited))
+
+    def carry_out(self, option: IntArray, order: IntArray) -> tuple[float, IntArray, int]:
+        """Makespan of a plan, bytes on every device, and how much is missing that the plan needs."""
+        raise NotImplementedError
+
+    def judge(self, rows: FloatArray) -> Judged:
+        """Judge rows; bytes beyond a device's memory count as shares of it."""
+        shape = len(rows), len(self.capacity)
+        makespans, used, missing = np.zeros(len(rows)), np.zeros(shape, dtype=np.int64), np.zeros(len(rows))
+        for p, plan in enumerate(zip(self.options(rows), self.orders(rows), strict=True)):
+            makespans[p], used[p], missing[p] = self.carry_out(*plan)
+        limited = self.capacity < NO_LIMIT
+        most = self.capacity[limited]
+        over = np.maximum(0, used[:, limited] - most) / np.maximum(1, most)
+        peaks = used.max(axis=1, initial=0).astype(np.float64)
+        excess = np.concatenate([missing[:, None], over], axis=1)
+        return Judged(makespans, excess, {"makespan": makespans, "peak_bytes": peaks})

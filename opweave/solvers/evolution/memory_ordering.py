@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.arrays import FloatArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.solvers.evolution.encoding import Judged, KeyedGenes, keys_of, register_encoding
+from opweave.solvers.evolution.encoding import Judged, KeyedGenes, keys_of
 from opweave.solvers.evolution.solver import register_pymoo
 from opweave.solvers.memory_ordering.arrays import arrays_of, peak, total
 from opweave.solvers.memory_ordering.baselines import starting_orders
@@ -36,9 +36,8 @@ class OrderingEncoding(KeyedGenes):
         """Keys that rise along the order."""
         return keys_of(self.instance.positions(solution))
 
-    def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
+    def judge(self, rows: FloatArray) -> Judged:
         """Judge rows of keys."""
-        del measures  # all are at hand
         orders = self.orders(rows)
         peaks = np.asarray([peak(self.arrays, order) for order in orders], dtype=np.float64)
         totals = np.asarray([total(self.arrays, order) for order in orders], dtype=np.float64)
@@ -53,5 +52,4 @@ class OrderingEncoding(KeyedGenes):
         return map(keys_of, starting_orders(self.instance, self.arrays))
 
 
-register_encoding(MemoryOrdering, lambda problem, _run: OrderingEncoding(problem))
-register_pymoo(MemoryOrdering)
+register_pymoo(MemoryOrdering, lambda problem, _run: OrderingEncoding(problem))

@@ -8,7 +8,7 @@ doi:10.1111/j.1540-5915.1977.tb01074.x). So it stays near the edge of what obeys
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 from opweave.solvers.evolution.encoding import Encoding, encoding_of
 from opweave.solvers.run import Run
+
+if TYPE_CHECKING:
+    from opweave.solvers.obeying import Judge
 
 ROWS = 16
 """Changed rows that are judged at once."""
@@ -29,19 +32,7 @@ RISE, FALL = 1.3, 0.9
 """Factors of the penalty's weight after a round at a plan that does not obey, and at one that does."""
 
 
-class Judging(Protocol):
-    """What the search asks about plans."""
-
-    def report(self, run: Run, solution: Solution) -> bool:
-        """Report a plan if it obeys."""
-        ...
-
-    def penalty(self, solution: Solution) -> float:
-        """How far a plan is from obeying; 0 if it does."""
-        ...
-
-
-def search_with_penalties(judge: Judging, problem: Problem[object, object], run: Run) -> None:  # type: ignore[type-var]
+def search_with_penalties(judge: Judge, problem: Problem[Any, Any], run: Run) -> None:
     """Search until the run is over.
 
     Parameters
@@ -77,7 +68,7 @@ def search_with_penalties(judge: Judging, problem: Problem[object, object], run:
 class _Search:
     """The row at which the search is, and the weight of penalties."""
 
-    def __init__(self, judge: Judging, encoding: Encoding, run: Run) -> None:
+    def __init__(self, judge: Judge, encoding: Encoding, run: Run) -> None:
         self._judge, self._encoding, self._run = judge, encoding, run
         self._row: FloatArray | None = None
         self._objective, self._penalty = math.inf, math.inf

@@ -7,7 +7,7 @@ begins.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from opweave.formulations.pipeline.instance import lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
 from opweave.problems.pipeline.spec import Pipeline, Stages
-from opweave.solvers.evolution.encoding import Encoding, Judged, keys_of, register_encoding
+from opweave.solvers.evolution.encoding import Encoding, Judged, keys_of
 from opweave.solvers.evolution.solver import register_pymoo
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device
 from opweave.solvers.pipeline.plans import Plan, attempt, value_of
@@ -82,9 +82,8 @@ class PipelineEncoding(Encoding):
         shares[devices[there]] = IDLE + (1.0 - IDLE) * lengths[there] / lengths.max()
         return np.concatenate([keys_of(np.concatenate([devices, rest])), shares])
 
-    def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
+    def judge(self, rows: FloatArray) -> Judged:
         """Judge rows: stages, transfers and what they break."""
-        del measures  # the timeline has them
         if not self.instance.names:
             return Judged(np.zeros(len(rows)), np.zeros((len(rows), len(LIMITS))), {})
         judged = np.asarray([self._judged(self.plan(row)) for row in rows]).reshape(len(rows), 1 + len(LIMITS))
@@ -108,5 +107,4 @@ class PipelineEncoding(Encoding):
             yield self._row(np.asarray(plan.devices, dtype=np.int64), lengths)
 
 
-register_encoding(Pipeline, lambda problem, _run: PipelineEncoding(problem))
-register_pymoo(Pipeline)
+register_pymoo(Pipeline, lambda problem, _run: PipelineEncoding(problem))

@@ -5,7 +5,7 @@ The list scheduler runs the operators by their keys, as in the other searches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from opweave.formulations.placement.instance import lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.solvers.evolution.encoding import Judged, KeyedGenes, memory_limits, over_capacity, register_encoding
+from opweave.solvers.evolution.encoding import ScheduleGenes
 from opweave.solvers.evolution.solver import register_pymoo
 from opweave.solvers.placement.arrays import arrays_of, durations
 from opweave.solvers.placement.baselines import RULES
@@ -23,20 +23,17 @@ from opweave.solvers.placement.plans import memory_used, order_by_start, plan_of
 from opweave.solvers.rules import plans_of
 
 
-class PlacementEncoding(KeyedGenes):
+class PlacementEncoding(ScheduleGenes):
     """Placements as device genes and keys."""
 
     taken_in: ClassVar[tuple[type[Constraint], ...]] = (Pin, Forbid, Colocate, MemoryCap)
-    measures: ClassVar[frozenset[str]] = frozenset({"makespan", "peak_bytes"})
 
     def __init__(self, problem: Placement) -> None:
         self.instance = instance = lower_unless_short(problem)
         self.arrays = arrays_of(instance, problem)
         self._first = np.unique(instance.cluster, return_index=True)[1].astype(np.int64)  # an operator of each group
-        super().__init__(np.isfinite(instance.seconds[self._first]), instance.before)
-        self._links = bool(np.isinf(self.arrays.latency).any())
-        links = ("links",) if self._links else ()
-        self.limits = (*links, *memory_limits(instance.devices, instance.capacity))
+        allowed = np.isfinite(instance.seconds[self._first])
+        super().__init__(allowed, instance.before, instance.devices, instance.capacity, "links")
         lasts = durations(self.arrays)
         slowest = np.where(np.isfinite(instance.seconds), instance.seconds, 0.0).max(axis=1, initial=0.0).sum()
         self.worst = float(slowest + np.where(np.isfinite(lasts), lasts, 0.0).max(axis=(1, 2), initial=0.0).sum())
@@ -54,32 +51,20 @@ class PlacementEncoding(KeyedGenes):
         starts, device = times_of(self.instance, solution)
         return self.row(device[self._first], order_by_start(self.instance, starts))
 
-    def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
-        """Judge rows; a missing link counts once for each flow over it."""
-        del measures  # they are at hand
-        device, orders = self.devices(rows), self.orders(rows)
-        pairs = zip(orders, device, strict=True)
-        makespans = np.asarray([plan_of(self.arrays, order, where).makespan for order, where in pairs])
-        used = self._used(device)
-        excess = over_capacity(used, self.instance.capacity)
-        if self._links:
-            leaves, arrives = device[:, self.arrays.source], device[:, self.arrays.target]
-            missing = np.isinf(self.arrays.latency[leaves, arrives]).sum(axis=1)
-            excess = np.concatenate([missing[:, None], excess], axis=1)
-        peaks = used.max(axis=1, initial=0).astype(np.float64)
-        return Judged(makespans, excess, {"makespan": makespans, "peak_bytes": peaks})
-
-    def _used(self, device: IntArray) -> IntArray:
-        """Bytes on every device. Shape (rows, devices)."""
-        used = [memory_used(self.arrays, where) for where in device]
-        return np.asarray(used, dtype=np.int64).reshape(len(device), len(self.instance.devices))
+    def carry_out(self, option: IntArray, order: IntArray) -> tuple[float, IntArray, int]:
+        """Makespan, bytes, and missing links; each counts once for every flow over it."""
+        arrays, device = self.arrays, np.ascontiguousarray(option[self.instance.cluster])
+        missing = np.isinf(arrays.latency[device[arrays.source], device[arrays.target]]).sum()
+        return plan_of(arrays, order, device).makespan, memory_used(arrays, device), int(missing)
 
     def repair(self, rows: FloatArray) -> FloatArray:
         """Move groups that do not fit into their devices' memory to where there is most room, the largest first."""
         capacity, mended = self.instance.capacity, rows.copy()
         need = np.bincount(self.instance.cluster, self._bytes_alone(), len(self._first)).astype(np.int64)
         option = self.options(rows)
-        for p in np.flatnonzero((self._used(self.devices(rows)) > capacity).any(axis=1)).tolist():
+        for p, device in enumerate(self.devices(rows)):
+            if (memory_used(self.arrays, device) <= capacity).all():
+                continue
             left = capacity.copy()
             for c in np.argsort(-need, kind="stable").tolist():
                 k = option[p, c]
@@ -105,5 +90,4 @@ class PlacementEncoding(KeyedGenes):
             yield self.row(plan.device[self._first], order_by_start(self.instance, plan.start))
 
 
-register_encoding(Placement, lambda problem, _run: PlacementEncoding(problem))
-register_pymoo(Placement)
+register_pymoo(Placement, lambda problem, _run: PlacementEncoding(problem))

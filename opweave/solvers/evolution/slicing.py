@@ -6,7 +6,7 @@ more means channels. Whatever the genes, cuts begin at 0, end at the length and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from opweave.problems.arrays import NO_LIMIT, FloatArray
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.slicing.spec import Slices, Slicing
-from opweave.solvers.evolution.encoding import Encoding, Judged, register_encoding
+from opweave.solvers.evolution.encoding import Encoding, Judged
 from opweave.solvers.evolution.solver import register_pymoo
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import is_limited, judge
@@ -26,7 +26,6 @@ class SlicingEncoding(Encoding):
     """Slicings as shares and dimensions, for the order of a search, whose plans are the first rows."""
 
     taken_in: ClassVar[tuple[type[Constraint], ...]] = (Pin, Forbid, MemoryCap)
-    measures: ClassVar[frozenset[str]] = frozenset({"peak_bytes"})
     limits = ("memory and parts",)
 
     def __init__(self, problem: Slicing, run: Run) -> None:
@@ -47,18 +46,14 @@ class SlicingEncoding(Encoding):
         """Shares and dimensions of a solution."""
         return encode(self.instance, *self.instance.plan(solution))
 
-    def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
-        """Judge rows; memory is looked at if it is limited, or if its peak is asked for."""
-        modes, cuts = decode(self.instance, rows)
-        found = judge(self.arrays, modes, cuts, memory=is_limited(self.arrays) or "peak_bytes" in measures)
-        peaks = found.peaks.max(axis=1, initial=0).astype(np.float64)
-        excess = found.excess / self._room
-        return Judged(found.seconds, excess[:, None], {"peak_bytes": peaks} if "peak_bytes" in measures else {})
+    def judge(self, rows: FloatArray) -> Judged:
+        """Judge rows; memory is looked at if it is limited."""
+        found = judge(self.arrays, *decode(self.instance, rows), memory=is_limited(self.arrays))
+        return Judged(found.seconds, found.excess[:, None] / self._room, {})
 
     def seeds(self) -> Iterator[FloatArray]:
         """The best plan of the search, if it has one, and the baselines, the best first."""
         return (encode(self.instance, plan.mode, plan.cuts) for plan in self._search.plans())
 
 
-register_encoding(Slicing, SlicingEncoding)
-register_pymoo(Slicing)
+register_pymoo(Slicing, SlicingEncoding)

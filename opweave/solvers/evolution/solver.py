@@ -1,14 +1,12 @@
-"""Solver "pymoo": any algorithm of pymoo's over the rows of a problem's encoding."""
+"""Solver "pymoo": algorithms of pymoo's over the rows of a problem's encoding."""
 
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
-import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from itertools import chain
-from math import comb
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +17,8 @@ from opweave.problems.errors import EngineError, InvalidInputError, OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.words import did_you_mean
-from opweave.solvers.evolution.encoding import Encoding, encoding_of
-from opweave.solvers.evolution.objectives import OBJECTIVE, Objectives, Worth
+from opweave.solvers.evolution.encoding import Encoding, encoding_of, register_encoding
+from opweave.solvers.evolution.objectives import Objectives, Worth
 from opweave.solvers.registry import named_solver, rounds_asked
 from opweave.solvers.run import Outcome, Run, Stepping
 from opweave.solvers.trivial import trivial_bound
@@ -28,105 +26,26 @@ from opweave.solvers.trivial import trivial_bound
 if TYPE_CHECKING:
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
 
-SINGLE, MULTI = "pymoo.algorithms.soo.nonconvex", "pymoo.algorithms.moo"
-"""The packages of algorithms for one objective, and for several."""
-
-
-def make_algorithm(name: str, problem: PymooProblem, population: int, rows: FloatArray) -> Any:
-    """An algorithm of pymoo with a population that begins with given rows, and with the problem's repair.
-
-    Parameters
-    ----------
-    name
-        The name of its class in small letters.
-    problem
-        The problem that it is for.
-    population
-        Rows of one generation; algorithms that have no population take their own default.
-    rows
-        The first rows; an algorithm that begins at one point begins at the best of them.
-
-    Raises
-    ------
-    InvalidInputError
-        When pymoo has no such algorithm, it needs arguments of its own, or it minimises one objective only.
-    """
-    from opweave.solvers.evolution.pymoo_problem import PlanSampling
-
-    kind = _find(name)
-    if problem.n_obj > 1 and kind.__module__.startswith(SINGLE):
-        several = ", ".join(sorted({each for each, _ in _algorithms(MULTI)}))
-        raise InvalidInputError(f"algorithm {name!r} minimises one objective; for several there are: {several}")
-    takes = inspect.signature(kind).parameters
-    if "x0" in takes:  # it begins at one point
-        given: dict[str, Any] = {"x0": rows} if len(rows) else {}
-    else:
-        given = {"sampling": PlanSampling(rows), "repair": problem.repair}
-        given |= _population(problem, population, set(takes))
-    lacking = [key for key, each in takes.items() if each.default is each.empty and each.kind != each.VAR_KEYWORD]
-    lacking = [key for key in lacking if key not in given]
-    if lacking:
-        raise InvalidInputError(
-            f"algorithm {name!r} needs {', '.join(lacking)}; make it yourself and give it as the option 'algorithm': "
-            f'options={{"algorithm": {kind.__name__}(...)}}'
-        )
-    return kind(**given)
-
-
-def _population(problem: PymooProblem, population: int, takes: set[str]) -> dict[str, Any]:
-    """The size of a population: that of its parts where an algorithm asks for these, or the directions that it has."""
-    if "n_mutants" in takes:
-        elites, mutants = max(1, population // 5), max(1, population // 10)
-        return {"n_elites": elites, "n_mutants": mutants, "n_offsprings": max(1, population - elites - mutants)}
-    if "ref_dirs" in takes:
-        from pymoo.util.ref_dirs import get_reference_directions
-
-        objectives = problem.n_obj
-        even = (n for n in range(population, 1, -1) if comb(n + objectives - 1, objectives - 1) <= population)
-        return {"ref_dirs": get_reference_directions("das-dennis", objectives, n_partitions=next(even, 1))}
-    return {"pop_size": population}
-
-
-def _find(name: str) -> type:
-    known = {}
-    for each, kind in _algorithms(SINGLE, MULTI, first=name):
-        if each == name:
-            return kind
-        known[each] = kind
-    names = sorted(known)
-    raise InvalidInputError(
-        f"pymoo has no algorithm {name!r} for plans; it has: {', '.join(names)}{did_you_mean(name, names)}"
-    )
-
-
-def _algorithms(*packages: str, first: str = "") -> Iterator[tuple[str, type]]:
-    """Names and classes; modules are imported one by one, the one of a given name first."""
-    from pymoo.core.algorithm import Algorithm
-
-    paths = [
-        each.name
-        for package in packages
-        for each in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
-    ]
-    for path in sorted(paths, key=lambda path: path.rpartition(".")[2] != first):
-        try:
-            module = importlib.import_module(path)
-        except Exception:  # pymoo raises a plain one for a package that is not installed
-            continue
-        for kind in vars(module).values():
-            if inspect.isclass(kind) and issubclass(kind, Algorithm) and kind.__module__ == path:
-                yield kind.__name__.lower(), kind
-
-
-if TYPE_CHECKING:
-    from opweave.solvers.evolution.pymoo_problem import PymooProblem
+NAMED = {
+    "brkga": "brkga:BRKGA",
+    "cmaes": "cmaes:CMAES",
+    "de": "de:DE",
+    "es": "es:ES",
+    "g3pcx": "g3pcx:G3PCX",
+    "ga": "ga:GA",
+    "isres": "isres:ISRES",
+    "neldermead": "nelder:NelderMead",
+    "nichega": "ga_niching:NicheGA",
+    "patternsearch": "pattern:PatternSearch",
+    "pso": "pso:PSO",
+}
+"""The algorithms that are known by name; any other one is given as an object."""
 
 OPTIONS = {
-    "algorithm": "name of a class of pymoo in small letters, or an object of such a class",
+    "algorithm": f"one of {', '.join(NAMED)}, or an object of any class of pymoo's for one objective",
     "population": "rows of a generation",
     "generations": "most generations; 0 for as many as time allows; without a time limit, more for larger problems",
     "seeded": "whether the first rows contain the plans of baselines and list schedulers",
-    "objectives": "names with commas between them; the result is the plan that is best by the problem's own objective",
 }
 """The options, and what each means."""
 
@@ -143,26 +62,29 @@ class _OverError(Exception):
     """The run is over in the middle of a generation."""
 
 
-class Reporter:
-    """Reports the best legal rows to a run, after the referee has judged their plans."""
+def make_algorithm(name: str, problem: PymooProblem, population: int, rows: FloatArray) -> Any:
+    """An algorithm of pymoo with the problem's repair and a population that begins with given rows, or at their best.
 
-    def __init__(self, encoding: Encoding, problem: Problem[Any, Any], run: Run) -> None:
-        self._encoding = encoding
-        self._problem = problem
-        self._run = run
+    Raises
+    ------
+    InvalidInputError
+        When no algorithm is known by that name.
+    """
+    from opweave.solvers.evolution.pymoo_problem import PlanSampling
 
-    def watch(self, rows: FloatArray, worth: Worth) -> None:
-        """Report the best row; end the search if the run is over."""
-        value = np.where(worth.legal, worth.value, np.inf)
-        best = int(value.argmin()) if len(value) else 0
-        known = self._run.objective
-        if len(value) and np.isfinite(value[best]) and (known is None or value[best] < known):
-            solution = self._encoding.decode(rows[best])
-            judged = self._problem.evaluate(solution)
-            if judged.feasible and judged.objective is not None:
-                self._run.found(solution, judged.objective)
-        if self._run.should_stop():
-            raise _OverError
+    if name not in NAMED:
+        raise InvalidInputError(
+            f"no algorithm {name!r} is known by name; give it as an object of pymoo's, or one of "
+            f"{', '.join(NAMED)}{did_you_mean(name, NAMED)}"
+        )
+    kind = resolve_name(f"pymoo.algorithms.soo.nonconvex.{NAMED[name]}")
+    if "x0" in inspect.signature(kind).parameters:
+        return kind(x0=rows) if len(rows) else kind()
+    size = {"pop_size": population}
+    if name == "brkga":
+        elites, mutants = max(1, population // 5), max(1, population // 10)
+        size = {"n_elites": elites, "n_mutants": mutants, "n_offsprings": max(1, population - elites - mutants)}
+    return kind(sampling=PlanSampling(rows), repair=problem.repair, **size)
 
 
 def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
@@ -170,21 +92,35 @@ def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
 
     encoding = encoding_of(problem, run)
-    names = str(run.option("objectives", OBJECTIVE)).replace(" ", "").split(",")
-    objectives = Objectives(problem, encoding, names)
+    objectives = Objectives(problem, encoding)
     bound = trivial_bound(problem)
     if bound is not None:
         run.proved(bound, "trivial")
-    reporter = Reporter(encoding, problem, run)
+
+    def watch(rows: FloatArray, worth: Worth) -> None:
+        """Report the best legal row after the referee has judged its plan; end the search if the run is over."""
+        value = np.where(worth.legal, worth.value, np.inf)
+        best = int(value.argmin()) if len(value) else 0
+        known = np.inf if run.objective is None else run.objective
+        if len(value) and value[best] < known:
+            solution = encoding.decode(rows[best])
+            judged = problem.evaluate(solution)
+            if judged.feasible and judged.objective is not None:
+                run.found(solution, judged.objective)
+        if run.should_stop():
+            raise _OverError
+
+    termination = Termination.BUDGET
     try:
         if encoding.genes:
-            _search(PymooProblem(objectives, reporter.watch), run)
+            _search(PymooProblem(objectives, watch), run)
         else:  # nothing to decide
             row = np.zeros((1, 0))
-            reporter.watch(row, objectives.judge(row))
+            watch(row, objectives.judge(row))
     except _OverError:
-        return _ended(run, run.termination())
-    return _ended(run, Termination.BUDGET)
+        termination = run.termination()
+    reason = None if run.best is not None else "no plan was found that breaks no rule, and no proof that there is none"
+    return Outcome(termination, reason=reason)
 
 
 def _search(problem: PymooProblem, run: Run) -> None:
@@ -201,9 +137,8 @@ def _search(problem: PymooProblem, run: Run) -> None:
     except (_OverError, OpweaveError):
         raise
     except Exception as error:
-        hint = "; some algorithms need several: option 'objectives'" if problem.n_obj == 1 else ""
         said = f"{type(error).__name__}: {error}"
-        raise EngineError(f"{type(algorithm).__name__} of pymoo failed with {said}{hint}") from error
+        raise EngineError(f"{type(algorithm).__name__} of pymoo failed with {said}") from error
 
 
 def _first_rows(problem: PymooProblem, run: Run) -> FloatArray:
@@ -226,8 +161,6 @@ def _algorithm(problem: PymooProblem, run: Run, population: int, generations: in
         When the algorithm does not take this problem.
     """
     from pymoo.core.termination import NoTermination
-
-    from opweave.solvers.evolution.solver import make_algorithm
 
     chosen = run.options.get("algorithm", "ga")
     given: dict[str, Any] = {"seed": run.seed + 1, "verbose": False}  # 0 stands for "by the clock" in some of them
@@ -260,12 +193,8 @@ def population_asked(run: Run, genes: int) -> int:
     return max(4, population + population % 2)
 
 
-def _ended(run: Run, termination: Termination) -> Outcome:
-    reason = None if run.best is not None else "no plan was found that breaks no rule, and no proof that there is none"
-    return Outcome(termination, reason=reason)
-
-
-def register_pymoo(problem: type[Problem[Any, Any]]) -> None:
-    """Register the solver for a problem that has an encoding."""
-    about = "any algorithm of pymoo's by name or object, from the baselines' plans; obeys any rule"
+def register_pymoo(problem: type[Problem[Any, Any]], build: Callable[[Any, Run], Encoding]) -> None:
+    """Register the encoding of a problem, and the solver; ``build(problem, run)`` makes it from the start of a run."""
+    register_encoding(problem, build)
+    about = "an algorithm of pymoo's by name or object, from the baselines' plans; obeys any rule"
     named_solver(problem, "pymoo", about, supports=(VIOLATIONS,), options=OPTIONS)(solve_pymoo)

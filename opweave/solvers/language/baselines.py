@@ -9,7 +9,7 @@ All of them choose by memory or speed alone, and none looks at the links. Device
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -19,7 +19,7 @@ import numpy as np
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
@@ -42,40 +42,69 @@ class Layers:
     ----------
     before, after
         Operators before the first layer and after the last one.
-    layers
+    members
         Operators of every layer, in order.
     experts
         Whether each operator holds experts. Shape (operators,).
+    able
+        Devices that may run every layer and hold something.
+    seconds
+        Of all layers on each of these.
     """
 
+    arrays: PlacementArrays
     before: IntArray
-    layers: list[IntArray]
+    members: list[IntArray]
     after: IntArray
     experts: IntArray
+    able: IntArray
+    seconds: FloatArray
 
-    def devices(self, homes: list[int], first: int, last: int, able: BoolArray) -> IntArray:
+    def devices(self, homes: list[int], first: int, last: int) -> IntArray:
         """The device of every operator, given those of the layers and of what is before and after them.
 
-        Operators outside layers that may not run there go to the first device that may run them; ``able`` says which
-        may. Shape (operators, devices).
+        Operators outside layers that may not run there go to the first device that may run them.
         """
+        may = np.isfinite(self.arrays.seconds)
         device = np.full(len(self.experts), first, dtype=np.int64)
-        for members, home in zip(self.layers, homes, strict=True):
+        for members, home in zip(self.members, homes, strict=True):
             device[members] = home
         device[self.after] = last
         for v in (*self.before, *self.after):
-            if not able[v, device[v]]:
-                device[v] = int(able[v].argmax())
+            if not may[v, device[v]]:
+                device[v] = int(may[v].argmax())
         return device
 
+    def in_turn(self, counts: IntArray, devices: IntArray) -> IntArray:
+        """The layers in one block for each device; what is before and after them goes with the first and the last."""
+        homes = np.repeat(devices, counts).tolist()
+        return self.devices(homes, homes[0], homes[-1])
 
-def layers_of(problem: Placement, instance: PlacementInstance) -> Layers:
+    def in_proportion(self, weights: FloatArray) -> IntArray:
+        """As many layers on each device as its weight asks."""
+        return self.in_turn(largest_remainders(len(self.members), weights), self.able)
+
+    def free(self) -> FloatArray:
+        """The memory that is left for the model on each device."""
+        return amounts(self.arrays.capacity[self.able].astype(np.float64))
+
+    def moved(self, device: IntArray, members: IntArray, k: int) -> bool:
+        """Move operators to a device if they fit there."""
+        before = device[members]
+        device[members] = k
+        if memory_used(self.arrays, device)[k] <= self.arrays.capacity[k]:
+            return True
+        device[members] = before
+        return False
+
+
+def layers_of(problem: Placement, instance: PlacementInstance, arrays: PlacementArrays) -> Layers:
     """Find the layers: a layer is a run of operators whose modules are in the same module, such as "layers.3".
 
     Raises
     ------
     NoPlanError
-        If there are none.
+        If there are none, or no device may run them all.
     """
     operators = problem.graph.operators
     order = topological_order(instance.after).tolist()
@@ -86,18 +115,21 @@ def layers_of(problem: Placement, instance: PlacementInstance) -> Layers:
     places = [number for number, (home, _) in enumerate(runs) if home]
     if not places:
         raise NoPlanError("the operators' modules name no layers, such as 'layers.3.attention'")
-    first, last = places[0], places[-1]
+    layers = [members for _, members in runs[places[0] : places[-1] + 1]]
+    seconds = arrays.seconds[np.concatenate(layers)].sum(axis=0)
+    able = np.flatnonzero(np.isfinite(seconds) & (arrays.capacity > 0))
+    if not len(able):
+        raise NoPlanError("no device may run every layer and has memory")
     nothing = np.zeros(0, dtype=np.int64)
     return Layers(
-        before=np.concatenate([nothing, *(members for _, members in runs[:first])]),
-        layers=[members for _, members in runs[first : last + 1]],
-        after=np.concatenate([nothing, *(members for _, members in runs[last + 1 :])]),
+        arrays=arrays,
+        before=np.concatenate([nothing, *(members for _, members in runs[: places[0]])]),
+        members=layers,
+        after=np.concatenate([nothing, *(members for _, members in runs[places[-1] + 1 :])]),
         experts=np.asarray([op.kind == EXPERTS for op in operators], dtype=bool),
+        able=able,
+        seconds=np.maximum(seconds[able], 1e-300),
     )
-
-
-Split = Callable[[Placement, PlacementInstance, PlacementArrays, Layers], IntArray]
-"""Chooses the device of every operator, or raises NoPlanError."""
 
 
 def largest_remainders(count: int, weights: FloatArray) -> IntArray:
@@ -115,78 +147,46 @@ def largest_remainders(count: int, weights: FloatArray) -> IntArray:
     return np.asarray(shares)
 
 
-def _in_turn(arrays: PlacementArrays, layers: Layers, counts: Sequence[int], devices: Sequence[int]) -> IntArray:
-    """The layers in one block for each device; what is before and after them goes with the first and the last."""
-    homes = np.repeat(np.asarray(devices, dtype=np.int64), np.asarray(counts)).tolist()
-    return layers.devices(homes, homes[0], homes[-1], np.isfinite(arrays.seconds))
-
-
-def _able(arrays: PlacementArrays, layers: Layers) -> IntArray:
-    """Devices that may run every layer and hold something."""
-    runs = np.isfinite(arrays.seconds[np.concatenate(layers.layers)]).all(axis=0)
-    able: IntArray = np.flatnonzero(runs & (arrays.capacity > 0))
-    if not len(able):
-        raise NoPlanError("no device may run every layer and has memory")
-    return able
-
-
-def _amounts(sizes: FloatArray) -> FloatArray:
+def amounts(sizes: FloatArray) -> FloatArray:
     """Memories as weights; a device without a limit counts as the largest with one."""
     limited = sizes < float(NO_LIMIT)
     return np.where(limited, sizes, sizes[limited].max(initial=0.0) or 1.0)
 
 
-def _proportional(weigh: Callable[[Placement, PlacementArrays, Layers, IntArray], FloatArray]) -> Split:
-    """The rule that gives devices layers in proportion to some weights."""
-
-    def split(problem: Placement, _: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
-        able = _able(arrays, layers)
-        counts = largest_remainders(len(layers.layers), weigh(problem, arrays, layers, able))
-        return _in_turn(arrays, layers, counts.tolist(), able.tolist())
-
-    return split
+def by_memory(problem: Placement, layers: Layers) -> IntArray:
+    """Layers in proportion to the devices' memory."""
+    sizes = [problem.cluster.devices[k].memory_bytes for k in layers.able.tolist()]
+    return layers.in_proportion(amounts(np.asarray([NO_LIMIT if size is None else size for size in sizes], float)))
 
 
-def _memories(problem: Placement, _: PlacementArrays, __: Layers, able: IntArray) -> FloatArray:
-    sizes = [problem.cluster.devices[k].memory_bytes for k in able.tolist()]
-    return _amounts(np.asarray([NO_LIMIT if size is None else size for size in sizes], dtype=np.float64))
-
-
-def _speeds(_: Placement, arrays: PlacementArrays, layers: Layers, able: IntArray) -> FloatArray:
-    seconds = np.maximum(arrays.seconds[np.concatenate(layers.layers)][:, able].sum(axis=0), 1e-300)
-    return np.asarray(seconds.min() / seconds)
-
-
-def by_free_memory(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
+def by_free_memory(_: Placement, layers: Layers) -> IntArray:
     """Layers in proportion to the memory that is left for the model, the head being one more (llama.cpp)."""
-    able = _able(arrays, layers)
-    ends = np.cumsum(_amounts(arrays.capacity[able].astype(np.float64)))
-    count = len(layers.layers)
+    ends = np.cumsum(layers.free())
+    count = len(layers.members)
     places = np.searchsorted(ends / ends[-1], np.arange(count + 1) / (count + 1), side="right")
-    homes = able[np.minimum(places, len(able) - 1)].tolist()
-    return layers.devices(homes[:-1], homes[0], homes[-1], np.isfinite(arrays.seconds))
+    homes = layers.able[np.minimum(places, len(ends) - 1)].tolist()
+    return layers.devices(homes[:-1], homes[0], homes[-1])
 
 
-def exo_ring(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
+def exo_ring(_: Placement, layers: Layers) -> IntArray:
     """The fewest devices whose free memory is enough, layers in proportion to it and at least one for each."""
-    able = _able(arrays, layers)
-    weights = _amounts(arrays.capacity[able].astype(np.float64))
+    weights, arrays = layers.free(), layers.arrays
     needed = float(arrays.memory.sum()) + float(arrays.parameter_bytes.sum())
     largest = np.argsort(-weights, kind="stable")
     enough = np.flatnonzero(np.cumsum(weights[largest]) >= needed)
     if not len(enough):
         raise NoPlanError(f"the devices' memory is {int(weights.sum()):,} bytes; the model needs {int(needed):,}")
     used = np.sort(largest[: int(enough[0]) + 1])
-    counts = largest_remainders(len(layers.layers), weights[used])
+    counts = largest_remainders(len(layers.members), weights[used])
     for k in np.flatnonzero(counts == 0).tolist():
         counts[int(counts.argmax())] -= 1
         counts[k] = 1
     if counts.min() < 1:
-        raise NoPlanError(f"{len(used)} devices are needed, but there are {len(layers.layers)} layers")
-    return _in_turn(arrays, layers, counts.tolist(), able[used].tolist())
+        raise NoPlanError(f"{len(used)} devices are needed, but there are {len(layers.members)} layers")
+    return layers.in_turn(counts, layers.able[used])
 
 
-def llama_fit(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
+def llama_fit(_: Placement, layers: Layers) -> IntArray:
     """llama.cpp's ``--fit``: fill the accelerators from the last to the first, the slowest device is the host.
 
     Layers fill the accelerators from the back, whole ones for a dense model. Of a model with experts, all experts stay
@@ -194,37 +194,21 @@ def llama_fit(_: Placement, __: PlacementInstance, arrays: PlacementArrays, laye
     llama.cpp also splits one layer's experts by matrix, and leaves 1 GiB free on each accelerator; here both have the
     memory that the problem gives them.
     """
-    able = _able(arrays, layers)
-    host = int(able[np.argmax(arrays.seconds[np.concatenate(layers.layers)][:, able].sum(axis=0))])
-    gpus = [k for k in able.tolist() if k != host]
-    device = layers.devices([host] * len(layers.layers), host, host, np.isfinite(arrays.seconds))
+    host = int(layers.able[np.argmax(layers.seconds)])
+    gpus = [k for k in layers.able.tolist() if k != host]
+    device = layers.devices([host] * len(layers.members), host, host)
     mixed = bool(layers.experts.any())
-    parts = [members[~layers.experts[members]] if mixed else members for members in layers.layers]
-    left = [*parts, layers.after]
+    left = [members[~layers.experts[members]] if mixed else members for members in layers.members]
+    left.append(layers.after)
     for k in reversed(gpus):
-        while left and _moved(arrays, device, left[-1], k):
+        while left and layers.moved(device, left[-1], k):
             left.pop()
     if mixed and not left:
-        _with_experts(arrays, layers, device, gpus)
+        whole = list(layers.members)
+        for k in gpus:
+            while whole and layers.moved(device, whole[0], k):
+                whole.pop(0)
     return device
-
-
-def _moved(arrays: PlacementArrays, device: IntArray, members: IntArray, k: int) -> bool:
-    """Move operators to a device if they fit there."""
-    before = device[members]
-    device[members] = k
-    if memory_used(arrays, device)[k] <= arrays.capacity[k]:
-        return True
-    device[members] = before
-    return False
-
-
-def _with_experts(arrays: PlacementArrays, layers: Layers, device: IntArray, gpus: Sequence[int]) -> None:
-    """Let layers from the front on be whole on the accelerators from the front on, as long as they fit."""
-    number = 0
-    for k in gpus:
-        while number < len(layers.layers) and _moved(arrays, device, layers.layers[number], k):
-            number += 1
 
 
 class OtherSplit(NamedTuple):
@@ -258,11 +242,15 @@ def other_splits(problem: Placement) -> tuple[OtherSplit, ...]:
     return tuple(found)
 
 
+Split = Callable[[Placement, Layers], IntArray]
+"""Chooses the device of every operator, or raises NoPlanError."""
+
+
 def carry_out(split: Split, problem: Placement, run: Run) -> None:
     """Report the plan of a rule; it must fit."""
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
-    device = split(problem, instance, arrays, layers_of(problem, instance))
+    device = split(problem, layers_of(problem, instance, arrays))
     if not fits(arrays, device):
         raise NoPlanError(str(shortage(instance, arrays, device)))
     plan = plan_of(arrays, order_of_graph(arrays), device)
@@ -273,12 +261,15 @@ def carry_out(split: Split, problem: Placement, run: Run) -> None:
 
 RULES: dict[str, tuple[Split, str]] = {
     "layers_equal": (
-        _proportional(lambda _, __, ___, able: np.ones(len(able))),
+        lambda _, layers: layers.in_proportion(np.ones(len(layers.able))),
         "the same number of layers on every device",
     ),
-    "layers_by_memory": (_proportional(_memories), "layers in proportion to the devices' memory"),
+    "layers_by_memory": (by_memory, "layers in proportion to the devices' memory"),
     "layers_by_free_memory": (by_free_memory, "layers in proportion to the memory left for them (llama.cpp)"),
-    "layers_by_speed": (_proportional(_speeds), "layers in proportion to the devices' speed"),
+    "layers_by_speed": (
+        lambda _, layers: layers.in_proportion(layers.seconds.min() / layers.seconds),
+        "layers in proportion to the devices' speed",
+    ),
     "exo_ring": (exo_ring, "the fewest devices that are enough, layers in proportion to their memory (exo)"),
     "llama_fit": (llama_fit, "accelerators filled from the back, experts last (llama.cpp's --fit)"),
 }

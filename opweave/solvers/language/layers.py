@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from opweave.formulations.expressions import MODEL, express
+from opweave.formulations.expressions import express
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import IntArray
 from opweave.problems.constraints import Constraint, means
@@ -30,7 +29,7 @@ from opweave.solvers.language.program import CountProgram
 from opweave.solvers.linear import minimise, proved_value
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import carry_out, fill, one_device
-from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, report, solution_of
+from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, solution_of
 from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.rules import solve_by
@@ -70,7 +69,7 @@ class Counting:
         orders = [rule.devices for rule in problem.constraints if means(rule, InOrder)]
         listed = orders[0] if orders else instance.devices
         self.rank = [listed.index(name) if name in listed else len(listed) for name in instance.devices]
-        self.program = CountProgram(chain, () if orders else _twins(problem, instance))
+        self.program = CountProgram(chain)
 
     def solve(self) -> Outcome:
         """Find the best plan, then prove it."""
@@ -135,26 +134,20 @@ class Counting:
             spare = 10.0 * spare or NARROWER
 
     def _take(self, first: int, options: list[int]) -> bool:
-        """Report the plan of counts that are a walk; whether it fits."""
+        """Report the plan of counts that are a walk, if need be in the order of a rule; whether it fits."""
         device = self.chain.devices_of(first, options)
         if not fits(self.arrays, device):
             return False
-        self._report(device)
-        return True
-
-    def _report(self, device: IntArray) -> None:
-        """Report a plan; one that an order of devices forbids is put in that order, if that is allowed."""
         orders = [rule for rule in self.problem.constraints if means(rule, InOrder)]
         for each in [device, *(self._sorted(device, rule) for rule in orders)]:
             plan = plan_of(self.arrays, self.chain.order, each)
-            if not orders:
-                report(self.instance, self.arrays, plan, self.run)
-            elif np.isfinite(plan.makespan):
+            if np.isfinite(plan.makespan):
                 schedule = solution_of(self.instance, self.arrays, plan)
                 judged = self.problem.evaluate(schedule)
                 if judged.feasible and judged.objective is not None:
                     self.run.found(schedule, judged.objective)
-                    return
+                    break
+        return True
 
     def _sorted(self, device: IntArray, rule: InOrder) -> IntArray:
         """The devices of layers in the order of a rule; a layer begins with one of its operators."""
@@ -183,17 +176,6 @@ class Counting:
         unit = self.program.unit
         proof = least_whole(program, whole, ~endless, ceiling / unit, seconds, self.run.should_stop)
         return max(0.0, min(proof.bound * unit, ceiling))
-
-
-def _twins(problem: Placement, instance: PlacementInstance) -> list[list[int]]:
-    """Groups of devices that can be swapped: equal in themselves, in their links, and in all times and limits."""
-    index, found = problem.cluster.device_index, []
-    for names in problem.cluster.identical_groups:
-        alike: dict[bytes, list[int]] = {}
-        for k in (index[name] for name in names):
-            alike.setdefault(instance.seconds[:, k].tobytes() + instance.capacity[k].tobytes(), []).append(k)
-        found += [group for group in alike.values() if len(group) > 1]
-    return found
 
 
 def _options_in_order(
@@ -249,27 +231,6 @@ def _trail(
 @express(Beside, TARGET)
 def _taken_in(_: Placement, __: Constraint) -> None:
     """Add nothing: the options of a chain obey it, or plans are judged."""
-
-
-@express(InOrder, MODEL)
-def _in_order_as_rows(model: Any, rule: InOrder) -> None:
-    """The operators on the first few devices are the first few operators."""
-    for first, then in pairwise(rule.ops):
-        for count in range(1, len(rule.devices) + 1):
-            model.add(
-                sum(model.on(then, device) for device in rule.devices[:count])
-                <= sum(model.on(first, device) for device in rule.devices[:count])
-            )
-    for op in rule.ops:
-        model.add(sum(model.on(op, device) for device in rule.devices) == 1)
-
-
-@express(Beside, MODEL)
-def _beside_as_rows(model: Any, rule: Beside) -> None:
-    """An operator on any device but one has the other one there."""
-    for device in model.problem.cluster.devices:
-        if device.name != rule.device:
-            model.add(model.on(rule.op, device.name) <= model.on(rule.other, device.name))
 
 
 @named_solver(

@@ -12,7 +12,6 @@ held[p,d] device d holds the shared parameter p. With T[r] repetitions of a peri
   of pieces that fit together (:mod:`.packing`).
 * on[r,k,j,d] <= T[r] x held[p,d] for every parameter p of operator j
 * set S of (place, device) that counts use but do not reach: options that pass one <= T[r] x those that come into S
-* among identical devices, an earlier one has no fewer operators
 
 The objective is the seconds of all options, minimised. A chain's plan is a walk over (place, device) in every stretch,
 so its counts obey all rows. Counts are a walk if their arcs are connected, since they are balanced (Euler). The rows
@@ -23,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +67,7 @@ class CountProgram:
         For every stretch and place: columns. Shape (operators of the module, devices).
     """
 
-    def __init__(self, chain: Chain, twins: Sequence[Sequence[int]] = ()) -> None:
+    def __init__(self, chain: Chain) -> None:
         self.chain = chain
         self.ceiling = np.inf
         self.unit = chain.longest / SECONDS or 1.0
@@ -92,7 +90,6 @@ class CountProgram:
         self._memory()
         self._shared()
         self._use()
-        self._order(twins)
 
     def linear(self, spare: float = 0.0) -> LinearProgram:
         """The program without integrality, with a part of the memory left free."""
@@ -257,12 +254,3 @@ class CountProgram:
                     rows = self.equal.open(np.zeros(self.chain.devices))
                     self.equal.put(rows[module.device[:, j + 1]], columns, 1.0)
                     self.equal.put(rows, counted, -1.0)
-
-    def _order(self, twins: Sequence[Sequence[int]]) -> None:
-        """Rows that order devices which can be swapped."""
-        every = np.concatenate([self.hand[:1], *(on for row in self.on for on in row)])
-        for group in twins:
-            for a, b in pairwise(group):
-                row = self.most.open(np.zeros(1))
-                self.most.put(row, every[:, b], 1.0)
-                self.most.put(row, every[:, a], -1.0)

@@ -99,33 +99,36 @@ def longest_context(
         As :func:`~opweave.problems.language.posed.fastest_pass`.
     """
     more = tuple(constraints)
-
-    def posed(context: int) -> Placement:
-        return fastest_pass(model, rig, work.model_copy(update={"context": context}), constraints=more)
-
     most, limit = model.longest or LONGEST, math.inf if seconds is None else seconds
 
     def settled(now: Progress) -> bool:
         """Whether there is a plan within the limit, or the proof that there is none."""
         return (now.objective is not None and now.objective <= limit) or (now.bound is not None and now.bound > limit)
 
+    def answer(context: int, callback: Callable[[Progress], bool] | None) -> Result[Schedule]:
+        problem = fastest_pass(model, rig, work.model_copy(update={"context": context}), constraints=more)
+        return solve(problem, solver=SOLVER, time_limit=time_limit, callback=callback)
+
     steps = -(-most // STEP)
     low, high, why, proved = 0, steps + 1, None, True
     while high - low > 1:
         tried = high - 1 if high == steps + 1 and low == 0 else (low + high) // 2
-        found = solve(posed(min(tried * STEP, most)), solver=SOLVER, time_limit=time_limit, callback=settled)
+        found = answer(min(tried * STEP, most), settled)
         if found.objective is not None and found.objective <= limit:
             low = tried
-            continue
-        too_slow = found.bound is not None and found.bound > limit
-        high, proved = tried, too_slow or found.status is Status.INFEASIBLE
-        why = found.reason or "no plan was found in time"
-        if too_slow:
-            why = f"no plan is faster than {readable_seconds(found.bound or 0.0)} a pass"
+        elif found.bound is not None and found.bound > limit:
+            high, proved, why = tried, True, f"no plan is faster than {readable_seconds(found.bound)} a pass"
+        else:
+            high, proved, why = tried, found.status is Status.INFEASIBLE, found.reason or "no plan was found in time"
     context = min(low * STEP, most)
-    result = solve(posed(context), solver=SOLVER, time_limit=time_limit) if low else None
-    refused = None if high > steps else min(high * STEP, most)
-    return LongestContext(context=context, refused=refused, proved=proved, reason=why, seconds=seconds, result=result)
+    return LongestContext(
+        context=context,
+        refused=None if high > steps else min(high * STEP, most),
+        proved=proved,
+        reason=why,
+        seconds=seconds,
+        result=answer(context, None) if low else None,
+    )
 
 
 class InBlocks(Spec):
@@ -183,17 +186,14 @@ def fastest_in_blocks(
     natural = InOrder(ops=attention, devices=(*host, *used))
     if not any(True for _ in natural.violations(fastest_pass(model, rig, work), free.solution)):
         return InBlocks(result=free, order=(), bound=bound)
-    best: tuple[Result[Schedule], tuple[str, ...]] | None = None
+    best, chosen = free, tuple[str, ...]()
     for order in islice(permutations(used), MOST_ORDERS):
         found = asked((*host, *order))
-        if found.objective is None:
-            continue
-        if best is None or found.objective < (best[0].objective or 0.0):
-            best = found, (*host, *order)
-        if bound is not None and found.objective <= bound * (1.0 + CLOSE):
+        if found.objective is not None and (not chosen or found.objective < (best.objective or 0.0)):
+            best, chosen = found, (*host, *order)
+        if bound is not None and found.objective is not None and found.objective <= bound * (1.0 + CLOSE):
             break
-    result, chosen = best or (free, ())
-    return InBlocks(result=result, order=chosen, bound=bound)
+    return InBlocks(result=best, order=chosen, bound=bound)
 
 
 def which_machines(
@@ -275,7 +275,7 @@ def next_bytes(
     def larger(name: str) -> Callable[[Placement], Placement]:
         return lambda _: fastest_pass(model, rig.with_memory(name, more), work, constraints=kept)
 
-    here = fastest_pass(model, rig, work, constraints=kept)
     choices: dict[str, Callable[[Placement], Placement]] = {"none": lambda problem: problem}
     choices |= {device.name: larger(device.name) for device in rig.cluster.devices if device.memory_bytes is not None}
+    here = fastest_pass(model, rig, work, constraints=kept)
     return sweep(here, {"more memory": choices}, solver=SOLVER, time_limit=time_limit)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
-from opweave.solvers.kernels.pieces import in_pieces
+from opweave.solvers.kernels import in_pieces
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_layout.sections import AFTER, ALIGNMENT, FIRST, SIZE, Choice, Space
 from opweave.solvers.memory_layout.stacking import (

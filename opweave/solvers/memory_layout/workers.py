@@ -8,9 +8,8 @@ from opweave.formulations.memory_layout import cp, milp  # noqa: F401 - they reg
 from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.auto import register_auto
-from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.known import CpSat, Highs
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.memory_layout.annealing import applies, solve_annealing
 from opweave.solvers.memory_layout.baselines import solve_baselines

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from opweave.problems.arrays import IntArray, WordMatrix
 from opweave.problems.graph_arrays import Adjacency, topological_order
-from opweave.solvers.kernels.pieces import in_pieces
+from opweave.solvers.kernels import in_pieces
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_ordering.arrays import (
     FORWARD,

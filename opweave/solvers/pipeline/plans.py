@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
-from opweave.formulations.pipeline.shortage import smallest_memory
+from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short, smallest_memory
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution

@@ -11,26 +11,18 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement import cp, milp, moirai  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.windows import windows_of
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Placement
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.blocking.search import bound_of_calls, good_calls
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 
 
-def good_schedule(problem: Placement) -> Schedule | None:
-    """The best of the list schedules that obeys the whole problem; None when none does."""
-    return best_list_schedule(problem) if problem.reading is None else good_calls(problem)
-
-
 def lower_bound(problem: Placement) -> float | None:
     """The largest quick lower bound, in seconds; None when there is no plan, so that the formulation reports why."""
-    if problem.reading is not None:
-        return bound_of_calls(problem)
     try:
         instance = lower(problem)
     except ContradictionError:
@@ -43,7 +35,7 @@ def lower_bound(problem: Placement) -> float | None:
     return max(length, best.value)
 
 
-KNOWN_BEFORE = HeadStart(initial=good_schedule, lower_bound=lower_bound)
+KNOWN_BEFORE = HeadStart(initial=best_list_schedule, lower_bound=lower_bound)
 
 register_engines(Placement, "a mixed-integer program with constants from the data", KNOWN_BEFORE)
 register_cp_sat(Placement, "intervals that are there or not", KNOWN_BEFORE)

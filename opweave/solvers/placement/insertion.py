@@ -12,9 +12,9 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
+from opweave.solvers.kernels import Timeline, common_fit, first_fit, new_timeline, occupy
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
-from opweave.solvers.scheduling.busy_times import Timeline, common_fit, first_fit, new_timeline, occupy
 
 
 class Room(NamedTuple):

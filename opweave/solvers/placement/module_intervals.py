@@ -24,9 +24,8 @@ from opweave.formulations.placement.windows import FIT, Windows
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.errors import EngineError
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.engines.answers import Answer
+from opweave.solvers.engines.answers import Answer, Work
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import NAMES, PlacementArrays
 from opweave.solvers.placement.baselines import RULES
@@ -180,7 +179,7 @@ def solve_intervals(
     if model is None:
         return nothing._replace(proved=True, bound=upper)
     program = model.program().hinted(None if listed is None else hint_of(model, arrays, listed))
-    work = IntervalWork(program, seconds, CLOSE_ENOUGH, seed=0, threads=1, workers=1)
+    work = Work("cp-sat", program, seconds=seconds, gap=CLOSE_ENOUGH)
     end = clock() + seconds + PATIENCE
 
     def late() -> bool:

@@ -16,7 +16,7 @@ from opweave.formulations.placement.moirai import Moirai
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.known import Highs
 from opweave.solvers.placement.baselines import best_list_schedule
 from opweave.solvers.placement.engines import lower_bound
 from opweave.solvers.reduced import reducing, solve_reduced

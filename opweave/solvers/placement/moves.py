@@ -12,7 +12,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatCube, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.kernels.sorting import exceeds
+from opweave.solvers.kernels import exceeds
 from opweave.solvers.loops import helper
 from opweave.solvers.placement.arrays import PORT_TENSOR, PlacementArrays
 from opweave.solvers.placement.plans import memory_used

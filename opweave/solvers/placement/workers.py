@@ -9,9 +9,8 @@ from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_t
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.auto import register_auto
-from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import run_engine
-from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.known import CpSat, Highs
 from opweave.solvers.language.layers import solve_layers
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.blocking.search import solve_calls

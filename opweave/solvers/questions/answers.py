@@ -1,33 +1,22 @@
-"""The rows of answers: what each of several solves found, and what they learn from each other."""
+"""The table of answers: what each of several solves found."""
 
 from __future__ import annotations
 
-import logging
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import PlainSerializer, PlainValidator
 
-from opweave.problems.errors import InvalidInputError, OpweaveError
-from opweave.problems.problem import Problem
+from opweave.problems.errors import OpweaveError
 from opweave.problems.result import OptionValue, Result, Status, Termination
-from opweave.problems.shown import Rows, Shown, find_view
-from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.shown import Shown, find_view
+from opweave.problems.solution import Solution
 from opweave.problems.spec import FrozenDict, Many, Spec
 from opweave.problems.timeline import Timeline
-from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
-from opweave.solvers.questions.fields import rebuilt
-from opweave.solvers.questions.relaxation import plan_for, relaxes
-from opweave.solvers.run import agree
-from opweave.solvers.solve import solve
-from opweave.solvers.verdict import may_hold
+from opweave.problems.units import precise_seconds, readable_bytes
 
-logger = logging.getLogger("opweave")
-
-AnyProblem = Problem[Any, Any]
+Key = TypeVar("Key")
 
 Report = Callable[[int, int], None]
 """Called with the number of solves done and the number of all solves."""
@@ -110,7 +99,6 @@ class Answer(Spec):
         return None if self.result is None else self.result.timeline
 
 
-_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 _IN_BYTES = ("memory", "limit", "peak", "total")
 
 
@@ -130,8 +118,7 @@ def readable_value(axis: str, value: OptionValue) -> str:
     if name in _IN_BYTES or name.endswith("_bytes"):
         return readable_bytes(value)
     if name == "bandwidth":
-        factor, unit = next((each for each in _RATES if value >= each[0]), _RATES[-1])
-        return f"{value / factor:.4g} {unit}"
+        return f"{value / 1e6:,.4g} MB/s"
     return precise_seconds(float(value)) if name == "latency" else f"{value:,g}"
 
 
@@ -148,169 +135,30 @@ class Answers(Shown, Spec):
         return len(self.rows)
 
     def __repr__(self) -> str:
-        unit = getattr(self, "unit", getattr(self, "units", ("",))[0])
-        table = Rows([_cells(row, unit) for row in self.rows])
-        return f"{type(self).__name__} ({self.problem.replace('_', ' ')})\n{table!r}"
+        return f"{type(self).__name__} ({self.problem.replace('_', ' ')})\n{self._show('rows_of')!r}"
 
 
-def _cells(answer: Answer, unit: str) -> dict[str, object]:
-    return {
-        "solver": answer.solver,
-        **{name: readable_value(name, value) for name, value in answer.values.items()},
-        "objective": readable(answer.objective, unit),
-        "bound": readable(answer.bound, unit),
-        "gap": readable_share(answer.gap),
-        "status": None if answer.status is None else answer.status.value,
-        "time": None if answer.seconds is None else readable_seconds(answer.seconds),
-        "reason": answer.reason,
-    }
-
-
-@contextmanager
-def reporting(progress: Report | bool | None, label: str) -> Iterator[Report | None]:
+def reporting(progress: Report | bool | None, label: str) -> AbstractContextManager[Report | None]:
     """Report to a function, or, for True, to a progress bar; this layer does not know how to draw one."""
-    if progress is not True:
-        yield progress or None
-        return
-    bar = find_view("questions", "progress")
-    if bar is None:
-        raise InvalidInputError("nothing here shows progress; import opweave, or pass progress=f")
-    with bar(label) as report:
-        yield report
+    bar = find_view("questions", "progress") if progress is True else None
+    return nullcontext(None if isinstance(progress, bool) else progress) if bar is None else bar(label)
 
 
-def asked(problem: AnyProblem, solver: str, arguments: Mapping[str, Any]) -> Result[Any] | str:
-    """Solve, and log the answer; a refusal is returned as its sentence."""
-    try:
-        found = solve(problem, solver=solver, **arguments)
-    except OpweaveError as error:
-        logger.info("%s: %s", solver, error)
-        return str(error)
-    logger.info("%s: %s, %s, bound %s", solver, found.status.value, found.objective, found.bound)
+def answered(
+    asks: Mapping[Key, Callable[[], Result[Any]]], progress: Report | bool | None, label: str
+) -> dict[Key, Result[Any] | str]:
+    """Solve one after the other until Ctrl-C; the sentence of a refusal stands where there is no result."""
+    found: dict[Key, Result[Any] | str] = dict.fromkeys(asks, "interrupted before its turn")
+    with reporting(progress, label) as report:
+        for number, (key, ask) in enumerate(asks.items(), 1):
+            try:
+                result = ask()
+            except OpweaveError as error:
+                found[key] = str(error)
+            else:
+                found[key] = result
+                if result.termination is Termination.INTERRUPTED:
+                    break
+            if report is not None:
+                report(number, len(asks))
     return found
-
-
-def was_interrupted(found: Result[Any] | str) -> bool:
-    """Whether Ctrl-C ended a solve."""
-    return isinstance(found, Result) and found.termination is Termination.INTERRUPTED
-
-
-@dataclass(slots=True, eq=False)
-class Solved:
-    """A problem among several, its name in sentences, and its result; ``learnt`` if other answers settled it."""
-
-    problem: AnyProblem
-    name: str
-    result: Result[Any]
-    learnt: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """What the answers to other problems say about one: a plan, a lower bound and its source, or that there is none."""
-
-    plan: Solution | None = None
-    judged: Evaluation[Any] | None = None
-    bound: int | float | None = None
-    source: str | None = None
-    infeasible: str | None = None
-
-    @property
-    def settles(self) -> bool:
-        """Whether nothing is left to be found."""
-        objective = None if self.judged is None else self.judged.objective
-        met = objective is not None and self.bound is not None and agree(objective, self.bound)
-        return self.infeasible is not None or met
-
-
-def lesson(problem: AnyProblem, others: Sequence[Solved], neighbours: Sequence[Solved]) -> Lesson:
-    """Learn from other answers.
-
-    Parameters
-    ----------
-    problem
-        The problem that is to be answered.
-    others
-        Answers whose bounds and proofs are taken, if their problem asks less.
-    neighbours
-        Answers whose plans are judged here, which takes the referee's time for each.
-    """
-    infeasible, source = None, None
-    bound: int | float | None = None
-    for other in others:
-        result = other.result
-        settled = result.status is Status.INFEASIBLE
-        better = result.bound is not None and (bound is None or result.bound > bound)
-        if not (settled or better) or not relaxes(other.problem, problem):
-            continue
-        if settled:
-            own = f"there is no plan at {other.name}, which asks less: {result.reason or 'proved'}"
-            infeasible = result.reason if other.learnt else own
-        else:
-            bound, source = result.bound, f"{result.bound_source or result.solver}, at {other.name}"
-    plans = [(each.problem, each.result.solution) for each in neighbours if each.result.solution is not None]
-    fitting = (plan_for(problem, asked, plan) for asked, plan in plans)
-    known = [each for each in fitting if each is not None]
-    plan, judged = min(known, key=lambda pair: pair[1].objective or 0, default=(None, None))
-    return Lesson(plan, judged, bound, source, infeasible)
-
-
-def unsolved(problem: AnyProblem, solver: str, seed: int) -> Result[Any]:
-    """The result of a problem that need not be solved, before what settles it is taken over."""
-    return Result[Any](
-        problem=problem.kind,
-        status=Status.UNKNOWN,
-        termination=Termination.COMPLETED,
-        solver=solver,
-        seed=seed,
-        assumptions=problem.assumptions(),
-    )
-
-
-def improved(problem: AnyProblem, result: Result[Any], learnt: Lesson) -> Result[Any]:
-    """Take over what is better than the solve's own: its plan, its bound, its proof that there is none.
-
-    A bound that contradicts a verified plan is dropped, because one of the two solves was wrong.
-    """
-    objective, solution, timeline = result.objective, result.solution, result.timeline
-    other = None if learnt.judged is None else learnt.judged.objective
-    if learnt.judged is not None and other is not None and (objective is None or other < objective):
-        objective, solution, timeline = other, learnt.plan, learnt.judged.timeline
-    bounds = ((result.bound, result.bound_source), (learnt.bound, learnt.source))
-    known = [(each, source) for each, source in bounds if each is not None and may_hold(each, objective)]
-    bound, source = max(known, key=lambda pair: pair[0], default=(None, None))
-    status, reason = result.status, result.reason
-    if objective is not None:
-        bound = None if bound is None else min(bound, objective)  # they differ only by rounding
-        status = Status.OPTIMAL if bound is not None and agree(bound, objective) else Status.FEASIBLE
-        reason = reason if result.solution is not None else None
-    elif learnt.infeasible is not None or status is Status.INFEASIBLE:
-        reason = reason if status is Status.INFEASIBLE else learnt.infeasible
-        status, bound, source = Status.INFEASIBLE, None, None
-    if (objective, bound, status) == (result.objective, result.bound, result.status):
-        return result
-    news = {
-        "objective": objective,
-        "bound": bound,
-        "bound_source": source,
-        "status": status,
-        "solution": solution,
-        "verified": solution is not None,
-        "violations": result.violations if solution is None else (),
-        "reason": reason,
-    }
-    return rebuilt(result, **news).of_problem(problem).with_timeline(timeline)
-
-
-def carried_over(answers: Sequence[Solved]) -> None:
-    """Let all answers learn from each other: bounds from problems that ask less, plans from problems that ask more."""
-    lessons = []
-    for each in answers:
-        others = [other for other in answers if other is not each]
-        own = math.inf if each.result.objective is None else each.result.objective
-        better = [other for other in others if other.result.solution and (other.result.objective or 0) < own]
-        below = [other for other in better if relaxes(each.problem, other.problem)]
-        best = sorted(below, key=lambda other: other.result.objective or 0)[:1]
-        lessons.append(lesson(each.problem, others, best))
-    for each, learnt in zip(answers, lessons, strict=True):
-        each.result = improved(each.problem, each.result, learnt)

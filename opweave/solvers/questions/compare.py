@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Literal
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import DetailsT, Problem, SolutionT
-from opweave.problems.result import OptionValue, Result
+from opweave.problems.result import OptionValue
 from opweave.problems.spec import SCHEMA_VERSION
-from opweave.solvers.questions.answers import Answer, Answers, Report, asked, reporting, was_interrupted
+from opweave.solvers.questions.answers import Answer, Answers, Report, answered
 from opweave.solvers.registry import Solver, find_solver, load_solvers
+from opweave.solvers.solve import solve
 
 AUTO = "auto"
 
@@ -119,54 +121,38 @@ def compare(
     >>> [(row.solver, row.objective) for row in found.rows], found.baseline, found.relative("auto")
     ([('definition', 13), ('auto', 13)], 'definition', 1.0)
     """
-    names = _named(problem, solvers)
     known = {each.name: each for each in load_solvers(problem.kind)}
     given = dict(options or {})
+    names = _named(problem, known, solvers)
     odd = next((name for name in given if name not in names), None)
     if odd is not None:
         raise InvalidInputError(f"options name solver {odd!r:.60}, which is not compared; it is one of {names}")
-    rows: list[Answer] = []
-    found: Result[Any] | str = ""
-    with reporting(progress, "solvers") as report:
-        for name in names:
-            if was_interrupted(found):
-                rows.append(Answer.of(name, "interrupted before its turn", {}))
-                continue
-            honoured = _honoured(known[name], gap=gap, threads=threads, start=start, executor=executor)
-            arguments = {"time_limit": time_limit, "seed": seed, **honoured, "options": given.get(name)}
-            found = asked(problem, name, arguments)
-            rows.append(Answer.of(name, found, {}))
-            if report is not None:
-                report(len(rows), len(names))
-    return Comparison(problem=problem.kind, unit=problem.unit, rows=tuple(rows), baseline=_baseline(rows, known))
+    asked = {"gap": gap, "threads": threads, "start": start, "executor": executor}
+    asks = {}
+    for name in names:
+        able = {feature.value for feature in known[name].features}
+        honoured: dict[str, Any] = {each: value for each, value in asked.items() if each in able}
+        honoured |= {"time_limit": time_limit, "seed": seed, "options": given.get(name)}
+        asks[name] = partial(solve, problem, solver=name, **honoured)
+    rows = [Answer.of(name, found, {}) for name, found in answered(asks, progress, "solvers").items()]
+    planned = [row for row in rows if row.objective is not None]
+    simple = [row for row in planned if known[row.solver].baseline] or planned[:1]
+    best = min(simple, key=lambda row: row.objective or 0, default=None)
+    base = None if best is None else best.solver
+    return Comparison(problem=problem.kind, unit=problem.unit, rows=tuple(rows), baseline=base)
 
 
-def _named(problem: Problem[Any, Any], solvers: Sequence[str] | None) -> list[str]:
+def _named(problem: Problem[Any, Any], known: Mapping[str, Solver], solvers: Sequence[str] | None) -> list[str]:
     """The solvers to compare; a name that no solver has is refused before time is spent."""
     if solvers is None:
-        rows = (each for each in load_solvers(problem.kind) if problem.reading in each.readings)
-        there = [each.name for each in rows if each.baseline and each.missing() is None]
-        return [*there, AUTO]
+        rows = (each for each in known.values() if each.baseline and problem.reading in each.readings)
+        return [*(each.name for each in rows if each.missing() is None), AUTO]
     names = [solvers] if isinstance(solvers, str) else list(solvers)
     if not names:
         raise InvalidInputError("no solver is named; name at least one, or pass None for the baselines and 'auto'")
-    known = {each.name for each in load_solvers(problem.kind)}
     for name in names:
         if name not in known:
             find_solver(problem, name)
         if names.count(name) > 1:
             raise InvalidInputError(f"solver {name!r} is named twice; name each solver once")
     return names
-
-
-def _honoured(solver: Solver, **asked: Any) -> dict[str, Any]:
-    """What the solver supports of the optional arguments, whose names are those of its features."""
-    able = {feature.value for feature in solver.features}
-    return {name: value for name, value in asked.items() if name in able}
-
-
-def _baseline(rows: Sequence[Answer], known: Mapping[str, Solver]) -> str | None:
-    found = [each for each in rows if each.objective is not None]
-    simple = [each for each in found if known[each.solver].baseline]
-    best = min(simple, key=lambda each: each.objective or 0, default=found[0] if found else None)
-    return None if best is None else best.solver

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import time
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -11,20 +13,25 @@ from pydantic import PrivateAttr
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Shown, find_view
-from opweave.problems.solution import AnySolution
-from opweave.problems.spec import SCHEMA_VERSION, Many, Spec
+from opweave.problems.solution import AnySolution, Solution
+from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Number, Spec
 from opweave.problems.words import counted
 from opweave.solvers.arguments import checked_time_limit, checked_whole
-from opweave.solvers.questions.draft import Draft
-from opweave.solvers.questions.inquiry import Answer, Inquiry
-from opweave.solvers.questions.mend import Mend, mends_of
+from opweave.solvers.questions.changes import changed
+from opweave.solvers.questions.feasibility import Feasibility, Known
 from opweave.solvers.questions.requirements import Requirement, inputs_of, requirements_of
 from opweave.solvers.run import Observer
 
-AnyProblemType = Problem[Any, Any]
+AnyProblem = Problem[Any, Any]
 
 SHOWN_MENDS = 4
 """Most mends in an explanation."""
+
+STAGE_SECONDS = 30.0
+"""Most seconds for the mends of one requirement when there is no time limit."""
+
+MOST = 2**53
+"""No amount is larger."""
 
 
 class Proof(Spec):
@@ -43,6 +50,44 @@ class Proof(Spec):
     requirements: Many[str]
     infeasible: bool
     proof: str
+
+
+class Mend(Spec):
+    """A single change of the problem that gives it a plan.
+
+    Attributes
+    ----------
+    requirement
+        Name of the requirement that is relaxed.
+    words
+        The change, such as ``"288 MiB more on 'phone'"``.
+    cost
+        The share by which an amount grows; 1 for a change without an amount.
+    amount
+        How much more; None for a change without an amount.
+    at_least
+        Amounts below this are proved not to be enough. If it equals ``amount``, the mend is the least possible.
+    plan
+        A solution of the changed problem that the referee accepts.
+    """
+
+    requirement: str
+    words: str
+    cost: Number
+    amount: Count | None = None
+    at_least: Count | None = None
+    plan: AnySolution
+    _problem: AnyProblem | None = PrivateAttr(default=None)
+
+    @property
+    def problem(self) -> AnyProblem | None:
+        """The changed problem; None after reading from JSON or a pickle, which do not contain it."""
+        return self._problem
+
+    @property
+    def least(self) -> bool:
+        """Whether less is proved not to be enough; also true of changes without an amount."""
+        return self.amount == self.at_least
 
 
 class Conflict(Shown, Spec):
@@ -81,15 +126,6 @@ class Conflict(Shown, Spec):
     mends: Many[Mend] = ()
     plan: AnySolution | None = None
     reason: str = ""
-    _answers: AnyProblemType | None = PrivateAttr(default=None)
-
-    @property
-    def answers(self) -> AnyProblemType | None:
-        """The problem that was asked about; None after reading from JSON or a pickle, which do not contain it."""
-        return self._answers
-
-    def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "__pydantic_private__": {"_answers": None}}
 
     def __str__(self) -> str:
         return self.explain()
@@ -101,35 +137,31 @@ class Conflict(Shown, Spec):
 
     def explain(self) -> str:
         """Say in a few sentences what cannot hold together, how that is known, and what would mend it."""
-        if self.status != "conflict":
-            return self.reason
-        return "\n".join([*self._told(), *self._mended()])
+        return "\n".join(self._told()) if self.status == "conflict" else self.reason
 
-    def _told(self) -> Iterable[str]:
+    def _told(self) -> Iterator[str]:
         if not self.items:
             yield "There is no plan, even without the side constraints and limits that can be left out."
-        elif len(self.items) == 1:
-            yield f"There is no plan because of {self.items[0].name}."
-        else:
-            yield f"These {len(self.items)} requirements cannot hold together:"
-            yield from (f"  - {item.name}" for item in self.items)
+            yield f"Proof: {self.reason}."
+            return
+        kind = "Irreducible infeasible set (IIS)" if self.irreducible else "Infeasible set"
+        yield f"{kind} of {counted(len(self.items), 'requirement')}:"
+        yield from (f"  - {item.name}" for item in self.items)
         yield f"Proof: {self.reason}."
-        if self.irreducible and len(self.items) > 1:
-            yield "Each of them is needed: without it, the others have a plan."
-        elif not self.irreducible and self.items:
-            lacking = sum(plan is None for plan in self.witnesses)
+        lacking = sum(plan is None for plan in self.witnesses)
+        if lacking:
             yield f"For {lacking} of them it is not proved that the others have a plan."
-
-    def _mended(self) -> Iterable[str]:
-        if self.mends:
-            words = [mend.words + ("" if mend.least else " (perhaps less)") for mend in self.mends[:SHOWN_MENDS]]
+        elif len(self.items) > 1:
+            yield "Each of them is needed: without it, the others have a plan."
+        words = [mend.words + ("" if mend.least else " (perhaps less)") for mend in self.mends[:SHOWN_MENDS]]
+        if words:
             yield f"What would mend it: {', or '.join(words)}."
-        elif self.items:
+        else:
             yield "No single change was found that would mend it; there may be other conflicts beside this one."
 
 
 def conflict(
-    problem: AnyProblemType,
+    problem: AnyProblem,
     *,
     time_limit: float | None = None,
     solver: str = "auto",
@@ -192,21 +224,20 @@ def conflict(
         )
     watch = find_view("solve", "progress") if progress is True else None
     if watch is not None:
-        asked = partial(conflict, problem, time_limit=time_limit, solver=solver, seed=seed)
-        watched: Conflict = watch(problem, "conflict", lambda observer: asked(progress=observer))
+        again = partial(conflict, problem, time_limit=time_limit, solver=solver, seed=seed)
+        watched: Conflict = watch(problem, "conflict", lambda observer: again(progress=observer))
         return watched
     observer = None if isinstance(progress, bool) else progress
-    inquiry = Inquiry(solver, checked_whole("seed", seed, 0), checked_time_limit(time_limit), observer)
-    whole = inquiry.ask(problem, "is there a plan?")
+    seconds = checked_time_limit(time_limit)
+    end = math.inf if seconds is None else time.perf_counter() + seconds
+    asked = Feasibility(solver, checked_whole("seed", seed, 0), end, observer)
+    whole = asked.ask(problem, "is there a plan?")
     if whole.plan is not None:
-        found = Conflict(problem=problem.kind, status="feasible", plan=whole.plan, reason="There is a plan.")
-    elif not whole.infeasible:
+        return Conflict(problem=problem.kind, status="feasible", plan=whole.plan, reason="There is a plan.")
+    if not whole.infeasible:
         reason = f"It is not known whether there is a plan: {whole.proof}."
-        found = Conflict(problem=problem.kind, status="unknown", reason=reason)
-    else:
-        found = _Search(problem, whole, inquiry).conflict()
-    found._answers = problem
-    return found
+        return Conflict(problem=problem.kind, status="unknown", reason=reason)
+    return _Search(problem, whole, asked).conflict()
 
 
 class _Search:
@@ -217,11 +248,11 @@ class _Search:
     witness that this one is needed.
     """
 
-    def __init__(self, problem: AnyProblemType, whole: Answer, inquiry: Inquiry) -> None:
-        self._problem, self._inquiry = problem, inquiry
-        self._all = requirements_of(problem)
+    def __init__(self, problem: AnyProblem, whole: Known, asked: Feasibility) -> None:
+        self._problem, self._asked = problem, asked
+        self._all = tuple(requirements_of(problem))
         self._kept, self._proof = set(range(len(self._all))), whole
-        self._without: dict[int, Answer] = {}
+        self._without: dict[int, Known] = {}
 
     def conflict(self) -> Conflict:
         """Reduce, and look for mends."""
@@ -242,18 +273,15 @@ class _Search:
             irreducible=all(each.plan is not None for each in answers),
             proofs=tuple(proofs),
             witnesses=tuple(each.plan for each in answers),
-            mends=mends_of(self._problem, (*items, *inputs_of(self._problem)), self._inquiry),
+            mends=self._mends((*items, *inputs_of(self._problem))),
             reason=self._proof.proof,
         )
 
     def _leave_out(self, some: list[int]) -> None:
         """Leave some requirements out if the others cannot hold together; else those of each half."""
         rest = self._kept.difference(some)
-        draft = Draft(self._problem)
-        for number, item in enumerate(self._all):
-            if number not in rest:
-                item.drop(draft)
-        answer = self._inquiry.of(draft, f"can {counted(len(rest), 'requirement')} hold together?")[1]
+        dropped = {item.axis: item.free for number, item in enumerate(self._all) if number not in rest}
+        answer = self._ask(dropped, f"can {counted(len(rest), 'requirement')} hold together?")
         if answer.infeasible:
             self._kept, self._proof = rest, answer
         elif len(some) == 1:
@@ -261,3 +289,75 @@ class _Search:
         else:
             self._leave_out(some[len(some) // 2 :])
             self._leave_out(some[: len(some) // 2])
+
+    def _ask(self, changes: Mapping[str, object], about: str) -> Known:
+        problem = self._with(changes)
+        return Known(proof="the changed problem is not valid") if problem is None else self._asked.ask(problem, about)
+
+    def _with(self, changes: Mapping[str, object]) -> AnyProblem | None:
+        """The changed problem; None if the changes make none, such as a batch that no batch sizes add up to."""
+        try:
+            return changed(self._problem, changes)
+        except InvalidInputError:
+            return None
+
+    def _mends(self, items: tuple[Requirement, ...]) -> tuple[Mend, ...]:
+        """Single changes, cheapest first; each must relax one of the items."""
+        found: list[Mend] = []
+        end = self._asked.end
+        for number, item in enumerate(items):
+            if self._asked.end == -math.inf:  # interrupted
+                break
+            now = time.perf_counter()
+            seconds = STAGE_SECONDS if end == math.inf else (end - now) / (len(items) - number)
+            self._asked.end = now + seconds
+            found += self._mends_of(item)
+        return tuple(sorted(found, key=lambda mend: mend.cost))
+
+    def _mends_of(self, item: Requirement) -> Iterator[Mend]:
+        """The least amount by which a requirement is to be relaxed, and its removal where that is another change."""
+        plan = self._ask({item.axis: item.free}, f"is there a plan {item.without()}?").plan
+        if plan is None:
+            return
+        if item.amount is not None:
+            yield from self._least(item, plan)
+        if item.amount is None or item.axis.startswith("constraint:"):
+            yield self._mend(item, item.without(), item.free, plan, cost=1.0)
+
+    def _least(self, item: Requirement, plan: Solution) -> Iterator[Mend]:
+        """Relax by the least amount, by bisection between amounts proved too small and amounts with a plan.
+
+        One less than the least known amount mostly settles the matter, so it is tried first, and after every other
+        plan.
+        """
+        best, low, proved, edge = self._enough(item, plan, MOST), 0, 0, True
+        while best is not None and best - low > 1 and self._asked.left() > 0:
+            tried = best - 1 if edge else (low + best) // 2
+            answer = self._ask({item.axis: item.after(tried)}, f"is {item.relaxed(tried)} enough?")
+            if answer.plan is not None:
+                best, plan = self._enough(item, answer.plan, tried) or tried, answer.plan
+            elif answer.infeasible or not edge:
+                low, proved = max(low, tried), max(proved, tried if answer.infeasible else 0)
+            edge = answer.plan is not None and not edge
+        if best is not None:
+            at_least = proved + 1 if item.monotone(self._problem) else 1
+            cost = best / max(1, item.amount or 0)
+            words, value = item.relaxed(best), item.after(best)
+            yield self._mend(item, words, value, plan, cost=cost, amount=best, at_least=at_least)
+
+    def _enough(self, item: Requirement, plan: Solution, most: int) -> int | None:
+        """An amount that is enough for a plan: what the referee says is missing, doubled until it accepts the plan."""
+        if item.falls:
+            most = min(most, (item.amount or 0) - 1)
+        excess = max((math.ceil(each.excess or 0) for each in self._problem.evaluate(plan).violations), default=0)
+        more = min(max(1, excess), most)
+        while (problem := self._with({item.axis: item.after(more)})) is None or not problem.evaluate(plan).feasible:
+            if more >= most:
+                return None
+            more = min(2 * more, most)
+        return more
+
+    def _mend(self, item: Requirement, words: str, value: int | str | None, plan: Solution, **cost: Any) -> Mend:
+        mend = Mend(requirement=item.name, words=words, plan=plan, **cost)
+        mend._problem = self._with({item.axis: value})
+        return mend

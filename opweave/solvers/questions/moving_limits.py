@@ -1,7 +1,7 @@
 """The epsilon-constraint method: one measure is minimised, the others are limited, and the limits move.
 
 A plan with a measure of v, optimal under a limit of v or more, is optimal for every limit in between, so the next limit
-is below v. Between two neighbouring limits lies a box that may hold further points; the largest is looked into first.
+is below v. Between two neighbouring limits lies a box that may hold further points; the widest is looked into first.
 
 Source: Haimes, Lasdon, Wismer, "On a bicriterion formulation of the problems of integrated system identification and
 system optimization", IEEE Trans. Systems, Man and Cybernetics 1(3), 1971; the boxes: Laumanns, Thiele, Zitzler, "An
@@ -14,24 +14,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from opweave.problems.result import Result, Status
-from opweave.solvers.questions.answers import (
-    Lesson,
-    Report,
-    Solved,
-    carried_over,
-    improved,
-    lesson,
-    unsolved,
-    was_interrupted,
-)
-from opweave.solvers.questions.measured import Asked
-from opweave.solvers.registry import Feature, find_solver
+from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.problems.constraints import Constraint, MaxDevices, MemoryCap
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.problems.pipeline.spec import Pipeline
+from opweave.problems.placement.spec import Placement
+from opweave.problems.problem import Problem
+from opweave.problems.result import Result, Status, Termination
+from opweave.problems.slicing.spec import Slicing
+from opweave.solvers.questions.answers import Report
+from opweave.solvers.questions.changes import rebuilt
+from opweave.solvers.questions.relaxation import Case, Series
 from opweave.solvers.run import agree
-from opweave.solvers.solve import solve
+
+AnyProblem = Problem[Any, Any]
 
 Values = tuple[int | float, ...]
 """The measures of a plan, the minimised one first."""
@@ -39,11 +39,99 @@ Values = tuple[int | float, ...]
 Limits = Mapping[str, int]
 """The limits of a solve by measure; a measure that is not named has none."""
 
-SOLVES_PER_POINT = 4
-"""Most solves for each point asked for: some only prove that nothing lies between two points."""
+MEASURES: Mapping[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    MemoryOrdering: (("total",), ("peak",)),
+    Placement: (("makespan",), ("peak", "devices")),
+    BatchedMapping: (("makespan",), ("peak", "devices")),
+    Pipeline: (("bottleneck", "latency", "transfers"), ("peak", "devices")),
+    Slicing: (("latency",), ("peak",)),
+}
+"""Measures that a problem can minimise, and those that it can limit, which are whole numbers."""
+
+ALSO = {"peak_bytes": "peak", "total_bytes": "total"}
+"""Names of the same measures of timelines."""
 
 LEAST_SECONDS = 0.05
 """No solve begins with less time than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tradeoff:
+    """The measures of a question by the names that the user gave them.
+
+    ``problem`` minimises the first one; the limit of the second one moves; the third one can only be "devices".
+    """
+
+    problem: AnyProblem
+    names: tuple[str, ...]
+
+    def fixed(self) -> list[Limits]:
+        """The limits of a third measure, the number of devices: all that there are."""
+        if len(self.names) == 2:
+            return [{}]
+        problem: Any = self.problem
+        return [{"devices": count} for count in range(len(problem.cluster.devices), 0, -1)]
+
+    def limited(self, limits: Limits) -> AnyProblem:
+        """The problem whose plans have at most these values."""
+        problem: Any = self.problem
+        rules: list[Constraint] = []
+        for name, limit in limits.items():
+            if isinstance(problem, MemoryOrdering):
+                problem = rebuilt(problem, limit_bytes=limit)
+            elif name == "devices":
+                rules.append(MaxDevices(count=limit))
+            else:
+                rules += [MemoryCap(device=each.name, bytes=limit) for each in problem.cluster.devices]
+        made: AnyProblem = rebuilt(problem, constraints=[*problem.constraints, *rules])
+        return made
+
+    def read(self, result: Result[Any]) -> Values | None:
+        """The measures of a plan; None without one."""
+        plan: Any = result.solution
+        problem: Any = self.problem
+        if plan is None or result.objective is None:
+            return None
+        values: list[Any] = [result.objective]
+        for name in self.names[1:]:
+            if name == "devices":
+                values.append(len(frozenset[str]().union(*plan.devices_by_operator().values())))
+            elif isinstance(problem, MemoryOrdering):
+                values.append(rebuilt(problem, objective="peak").evaluate(plan).objective)
+            else:
+                values.append(max(problem.memory_by_device(plan).values(), default=0))
+        return tuple(values)
+
+
+def tradeoff(problem: AnyProblem, measures: tuple[str, ...]) -> Tradeoff:
+    """Tell the measure that is minimised from those that are limited.
+
+    Raises
+    ------
+    InvalidInputError
+        When the problem has no such pair; the message lists those that it has.
+
+    Examples
+    --------
+    >>> from opweave.problems.graph import Operator, OpGraph
+    >>> problem = MemoryOrdering(graph=OpGraph(tensors=[], operators=[Operator(id="p")]))
+    >>> tradeoff(problem, ("peak", "total")).names
+    ('total', 'peak')
+    """
+    goals, caps = MEASURES.get(type(problem), ((), ()))
+    if isinstance(problem, Slicing) and problem.dimension == "rule":
+        caps = ()  # the rule cuts by the memory there is, so a limit would ask for other cuts, not for less memory
+    names = {given: ALSO.get(given, given) for given in measures}
+    wanted = [given for given, name in names.items() if name in goals]
+    limited = [given for given, name in names.items() if name in caps]
+    if len(wanted) == 1 and 1 <= len(limited) == len(measures) - 1 and len(set(names.values())) == len(measures):
+        own = {"objective": names[wanted[0]]} if "objective" in type(problem).model_fields else {}
+        return Tradeoff(rebuilt(problem, **own), (*wanted, *sorted(limited, key=lambda name: name == "devices")))
+    sets = [*((goal, cap) for goal in goals for cap in caps), *((goal, *caps) for goal in goals if len(caps) > 1)]
+    raise InvalidInputError(
+        f"{type(problem).__name__} has no exact front over {' and '.join(map(repr, measures)):.120}; it has "
+        f"{', '.join(map(repr, sets)) or 'none'}; ow.pymoo_problem searches any measures, without proofs"
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -51,183 +139,103 @@ class Step:
     """One solve: its limits, its answer, and the measures of its plan, None without one."""
 
     limits: Limits
-    solved: Solved
+    case: Case
     values: Values | None
 
     @property
-    def result(self) -> Result[Any]:
-        """What was found."""
-        return self.solved.result
+    def proved(self) -> bool:
+        """Whether the plan is optimal within the limits, or there is none."""
+        return self.case.result.status in (Status.OPTIMAL, Status.INFEASIBLE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Box:
-    """Two neighbouring limits of the moving measure, under the ``fixed`` ones: the looser step, and the tighter one.
+class _Box(NamedTuple):
+    """Limits that may hold further points: above ``least``, and below the moving measure of the looser step's plan.
 
-    Limits above ``least`` and below the ``value`` of the looser plan may hold further points.
+    At ``edge``, the next limit is just below that plan, because there was nothing new in the middle.
     """
 
     fixed: Limits
     loose: Step
-    value: int
     tight: Step | None
     least: int
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing can lie in between: no whole number is left, or the tighter plan is as good."""
-        if self.value - 1 <= self.least:
-            return True
-        bound, other = self.loose.result.bound, None if self.tight is None else self.tight.result.objective
-        return bound is not None and other is not None and agree(bound, other)
+    edge: bool = False
 
 
 @dataclass(slots=True)
 class MovingLimits:
-    """A front while it is found; ``steps`` has every solve."""
+    """A front while it is found; ``steps`` has every solve, ``complete`` says whether no other compromise exists."""
 
-    question: Asked
-    solver: str
+    question: Tradeoff
+    series: Series
     points: int
-    time_limit: float | None
-    arguments: Mapping[str, Any]
+    end: float
     progress: Report | None
     steps: list[Step] = field(default_factory=list)
     stopped: bool = False
-    began: float = field(default_factory=time.perf_counter)
+    complete: bool = False
 
     def run(self) -> None:
         """Find the points, spend what time is left on unproved ones, and carry bounds and plans over."""
-        self._look_into_boxes()
-        self._solve_again()
-        carried_over([step.solved for step in self.steps])
+        least = 0 if self.question.names[1] == "devices" else -1
+        fixed = self.question.fixed()
+        boxes = self._open([_Box(each, self._ask(each), None, least) for each in fixed if not self.stopped])
+        while boxes and not self.stopped and len(self.undominated()) < self.points:
+            box = max(boxes, key=lambda box: self._moving(box.loose) - box.least)
+            boxes = self._open([*(other for other in boxes if other is not box), *self._split(box)])
+        found_all = not boxes and not self.stopped
+        unproved = [] if self.end == math.inf else [step for step in self.undominated() if not step.proved]
+        for number, step in enumerate(unproved):
+            if not self.stopped:
+                self._ask(step.limits, share=1.0 / (len(unproved) - number))
         for step in self.steps:
-            step.values = self._read(step.result)
+            step.case.learn()
+            step.values = self.question.read(step.case.result)
+        self.complete = found_all and all(step.proved for step in self.steps)
 
-    def _fixed(self) -> list[Limits]:
-        """The limits of the third measure, the number of devices: all that there are."""
-        if len(self.question.names) == 2:
-            return [{}]
-        problem: Any = self.question.problem
-        return [{"devices": count} for count in range(len(problem.cluster.devices), 0, -1)]
+    def _open(self, boxes: list[_Box]) -> list[_Box]:
+        """The boxes in which something may lie: a whole number is left, and the tighter plan is worse."""
+        found = []
+        for box in boxes:
+            bound = box.loose.case.result.bound
+            equal = box.tight is not None and bound is not None and agree(bound, box.tight.case.objective)
+            if box.loose.values is not None and self._moving(box.loose) - 1 > box.least and not equal:
+                found.append(box)
+        return found
 
-    @property
-    def _below(self) -> int:
-        """One less than the least limit of the moving measure."""
-        return 0 if self.question.moving == "devices" else -1
-
-    def _look_into_boxes(self) -> None:
-        boxes, tried = [], set[int]()
-        for fixed in self._fixed():
-            first = None if self.stopped else self._ask(fixed)
-            if first is not None and first.values is not None:
-                boxes.append(_Box(fixed, first, self._moving(first.values), None, self._below))
-        for _ in range(SOLVES_PER_POINT * self.points):
-            boxes = [box for box in boxes if not box.empty]
-            if self.stopped or not boxes or len(self.undominated()) >= self.points:
-                return
-            box = max(boxes, key=self._worth)
-            boxes.remove(box)
-            middle = (box.least + box.value) // 2
-            limit = box.value - 1 if id(box.loose) in tried or middle <= box.least else middle
-            found = self._ask({**box.fixed, self.question.moving: limit})
-            other = None if box.tight is None else box.tight.values
-            if found.values is None or (other is not None and found.values[0] >= other[0]):
-                tried.add(id(box.loose))  # no new point in the middle: the next limit is just below the looser plan
-            boxes.append(replace(box, tight=found if found.values else box.tight, least=limit))
-            if found.values is not None:
-                boxes.append(replace(box, loose=found, value=self._moving(found.values)))
-
-    def _worth(self, box: _Box) -> float:
-        """The area of a box, relative to those of the whole front: how much a point in it may bring."""
-        goals = [step.values[0] for step in self.steps if step.values is not None]
-        span = float(max(goals) - min(goals)) or 1.0
-        assert box.loose.values is not None
-        below = None if box.tight is None or box.tight.values is None else box.tight.values[0]
-        height = 1.0 if below is None else max(0.0, below - box.loose.values[0]) / span
-        return (box.value - box.least) * height
-
-    def _solve_again(self) -> None:
-        """Solve points that are not proved again, from the best plan known, in the time that is left."""
-        if self.time_limit is None:
-            return
-        again = [step.limits for step in self.undominated() if step.result.status is not Status.OPTIMAL]
-        for number, limits in enumerate(again):
-            if self.stopped or self._left() < LEAST_SECONDS:
-                return
-            self._ask(limits, share=1.0 / (len(again) - number))
+    def _split(self, box: _Box) -> list[_Box]:
+        """Solve in the middle of a box, or at its edge."""
+        value = self._moving(box.loose)
+        middle = (box.least + value) // 2
+        limit = value - 1 if box.edge or middle <= box.least else middle
+        found = self._ask({**box.fixed, self.question.names[1]: limit})
+        if found.values is None:
+            return [box._replace(least=limit, edge=True)]
+        edge = box.edge or (box.tight is not None and found.case.objective >= box.tight.case.objective)
+        return [box._replace(tight=found, least=limit, edge=edge), box._replace(loose=found, edge=False)]
 
     def _ask(self, limits: Limits, share: float | None = None) -> Step:
         """Solve under some limits, from the best plan known, if nothing known settles it."""
-        problem = self.question.limited(limits)
-        fitting = [step for step in self.steps if step.values is not None and self._keeps(step.values, limits)]
-        best = min(fitting, key=lambda step: step.values or (), default=None)
-        learnt = lesson(problem, [step.solved for step in self.steps], [] if best is None else [best.solved])
-        result = unsolved(problem, self.solver, self.arguments["seed"])
-        if not learnt.settles and self._left() >= LEAST_SECONDS:
-            takes = Feature.START in find_solver(problem, self.solver).features
-            share = share or 1.0 / (1 + max(1, self.points - len(self.undominated())))
-            seconds = None if self.time_limit is None else max(0.001, self._left() * share)
-            start = learnt.plan if takes else None
-            result = solve(problem, solver=self.solver, time_limit=seconds, start=start, **self.arguments)
-        self.stopped = was_interrupted(result) or self._left() < LEAST_SECONDS
         label = ", ".join(f"{name} at most {limit:,}" for name, limit in limits.items()) or "no limit"
-        solved = Solved(problem, label, improved(problem, result, learnt), learnt.settles)
-        self.steps.append(Step(limits, solved, self._read(solved.result)))
+        case, left = self.series.add(self.question.limited(limits), label), self.end - time.perf_counter()
+        if left >= LEAST_SECONDS:
+            share = share or 1.0 / (1 + max(1, self.points - len(self.undominated())))
+            self.series.solve(case, None if left == math.inf else left * share)
+        interrupted = case.result.termination is Termination.INTERRUPTED
+        self.stopped = interrupted or self.end - time.perf_counter() < LEAST_SECONDS
+        self.steps.append(Step(limits, case, self.question.read(case.result)))
         if self.progress is not None:
             self.progress(min(self.points, len(self.undominated())), self.points)
         return self.steps[-1]
 
-    def _left(self) -> float:
-        return math.inf if self.time_limit is None else self.time_limit - (time.perf_counter() - self.began)
-
-    def _keeps(self, values: Values, limits: Limits) -> bool:
-        return all(values[self.question.names.index(name)] <= limit for name, limit in limits.items())
-
-    def _moving(self, values: Values) -> int:
-        """The moving measure."""
-        return int(values[self.question.names.index(self.question.moving)])
-
-    def _read(self, result: Result[Any]) -> Values | None:
-        """The measures of a plan, the minimised one first; None without a plan."""
-        if result.solution is None or result.objective is None:
-            return None
-        timeline = result.timeline or self.question.problem.play(result.solution)
-        assert timeline is not None
-        return (result.objective, *self.question.read(result.solution, timeline))
+    def _moving(self, step: Step) -> int:
+        """The moving measure of a step with a plan."""
+        assert step.values is not None
+        return int(step.values[1])
 
     def undominated(self) -> list[Step]:
         """The steps whose plans no other plan beats, by the minimised measure."""
         found = [step for step in self.steps if step.values is not None]
-        values = [step.values or () for step in found]
-        return [found[k] for k in undominated(values)]
-
-    def bound_at(self, limits: Limits) -> Lesson:
-        """The best bound on plans within some limits, or the proof that there are none."""
-        return lesson(self.question.limited(limits), [step.solved for step in self.steps], [])
-
-    def complete(self) -> bool:
-        """Whether it is proved that no other compromise exists: between two points, the tighter plan is optimal."""
-        return all(self._complete_under(fixed) for fixed in self._fixed())
-
-    def _complete_under(self, fixed: Limits) -> bool:
-        kept = [step.values for step in self.undominated() if step.values and self._keeps(step.values, fixed)]
-        best: dict[int, int | float] = {}
-        for values in kept:
-            best[self._moving(values)] = min(values[0], best.get(self._moving(values), math.inf))
-        reached = math.inf
-        for edge in [*sorted(best), None]:  # just below each point, and without a limit
-            nothing = edge is not None and edge - 1 <= self._below
-            known = (
-                Lesson()
-                if nothing
-                else self.bound_at(fixed if edge is None else {**fixed, self.question.moving: edge - 1})
-            )
-            none = nothing or known.infeasible is not None
-            if not (none if math.isinf(reached) else known.bound is not None and agree(known.bound, reached)):
-                return False
-            reached = reached if edge is None else min(reached, best[edge])
-        return True
+        return [found[k] for k in undominated([step.values or () for step in found])]
 
 
 def undominated(found: Sequence[Values]) -> list[int]:
@@ -240,14 +248,11 @@ def undominated(found: Sequence[Values]) -> list[int]:
     """
     kept: list[int] = []
     for own in sorted(range(len(found)), key=found.__getitem__):
-        goal, caps = found[own][0], found[own][1:]
-        kept = [
-            other
-            for other in kept
-            if caps == found[other][1:] or not (agree(goal, found[other][0]) and _no_more(caps, found[other][1:]))
-        ]
-        if not any(_no_more(found[other][1:], caps) for other in kept):
-            kept.append(own)
+        if any(_no_more(found[other][1:], found[own][1:]) for other in kept):
+            continue
+        equal = [other for other in kept if agree(found[own][0], found[other][0])]
+        beaten = {other for other in equal if _no_more(found[own][1:], found[other][1:])}
+        kept = [*(other for other in kept if other not in beaten), own]
     return kept
 
 

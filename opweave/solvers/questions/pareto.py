@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, Literal
@@ -11,14 +13,12 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.problems.spec import SCHEMA_VERSION, Many
 from opweave.solvers.arguments import checked_time_limit, checked_whole
-from opweave.solvers.questions.answers import Answer, Answers, Lesson, Report, improved, reporting, unsolved
-from opweave.solvers.questions.genetic_front import genetic_front
-from opweave.solvers.questions.measured import asked, unit_of_measure
-from opweave.solvers.questions.moving_limits import MovingLimits
-from opweave.solvers.trivial import trivial_bound
+from opweave.solvers.questions.answers import Answer, Answers, Report, reporting
+from opweave.solvers.questions.moving_limits import MovingLimits, tradeoff
+from opweave.solvers.questions.relaxation import Series
 
-AnyProblem = Problem[Any, Any]
-Method = Literal["epsilon", "nsga2"]
+UNITS = {"peak": "bytes", "peak_bytes": "bytes", "total": "bytes", "total_bytes": "bytes", "devices": "devices"}
+"""Units of measures that are not in seconds."""
 
 
 class Front(Answers):
@@ -31,7 +31,7 @@ class Front(Answers):
     measures, units
         The measures, the minimised one first, and their units.
     method
-        "epsilon" or "nsga2".
+        "epsilon"; in files of version 0.2 also "nsga2".
     rows
         The points, by the minimised measure; ``values`` has the measures of each. The bound of a row is proved: no plan
         whose other measures are at most those of the row is below it in the minimised measure.
@@ -44,17 +44,16 @@ class Front(Answers):
     schema_version: Literal[1] = SCHEMA_VERSION
     measures: Many[str]
     units: Many[str]
-    method: Method
+    method: Literal["epsilon", "nsga2"] = "epsilon"
     steps: Many[Answer] = ()
     complete: bool = False
 
 
 def pareto(
-    problem: AnyProblem,
+    problem: Problem[Any, Any],
     measures: Sequence[str],
     *,
     points: int = 10,
-    method: Method = "epsilon",
     solver: str = "auto",
     formulation: str | None = None,
     time_limit: float | None = None,
@@ -67,6 +66,9 @@ def pareto(
 ) -> Front:
     """Find plans that trade one measure against others.
 
+    Every point comes from a solve of its own, with its bound. :func:`~opweave.pymoo_problem` searches any measures of
+    the timeline with the algorithms of pymoo, without proofs.
+
     Parameters
     ----------
     problem
@@ -77,10 +79,6 @@ def pareto(
         ``"peak"``, the most bytes that any device holds at a time, and ``"devices"``, the number of devices in use.
     points
         Most points; there may be fewer.
-    method
-        ``"epsilon"``: a solve for every point, each with a bound. ``"nsga2"``: one genetic search, quick and
-        without proofs, over any measures of the timeline (:data:`~opweave.problems.measures.MEASURES`); of the
-        arguments below it takes ``time_limit`` and ``seed``. Without a time limit it ends after 200 generations.
     solver, formulation, gap, threads, executor, options
         As in :func:`~opweave.solvers.solve.solve`, for each solve.
     time_limit
@@ -121,12 +119,9 @@ def pareto(
     if isinstance(measures, str) or not all(isinstance(name, str) for name in measures):
         raise InvalidInputError(f"measures is {measures!r:.80}; it must be two or three names of measures")
     checked_whole("points", points, 1)
-    checked_time_limit(time_limit)
-    if method == "nsga2":
-        return _searched(problem, tuple(measures), points, time_limit, seed)
-    if method != "epsilon":
-        raise InvalidInputError(f"method is {method!r:.60}; it must be 'epsilon' or 'nsga2'")
-    question = asked(problem, tuple(measures))
+    seconds = checked_time_limit(time_limit)
+    end = math.inf if seconds is None else time.perf_counter() + seconds
+    question = tradeoff(problem, tuple(measures))
     arguments = {
         "gap": gap,
         "seed": seed,
@@ -136,45 +131,20 @@ def pareto(
         "formulation": formulation,
     }
     with reporting(progress, "points") as report:
-        search = MovingLimits(question, solver, points, time_limit, arguments, report)
+        search = MovingLimits(question, Series(solver, arguments), points, end, report)
         search.run()
-    rows = []
-    for step in search.undominated():
-        values = dict(zip(question.names, step.values or (), strict=True))
-        limits = {name: int(values[name]) for name in question.names[1:]}
-        made = improved(question.problem, step.result, search.bound_at(limits))
-        rows.append(Answer.of(solver, made, values))
+    others = question.names[1:]
     return Front(
         problem=problem.kind,
         measures=question.names,
-        units=tuple(map(unit_of_measure, question.names)),
-        method="epsilon",
-        rows=tuple(rows),
+        units=tuple(UNITS.get(name, "seconds") for name in question.names),
+        rows=tuple(
+            Answer.of(solver, step.case.result, dict(zip(question.names, step.values or (), strict=True)))
+            for step in search.undominated()
+        ),
         steps=tuple(
-            Answer.of(solver, step.result, {name: step.limits.get(name) for name in question.names[1:]})
+            Answer.of(solver, step.case.result, {name: step.limits.get(name) for name in others})
             for step in search.steps
         ),
-        complete=search.complete(),
+        complete=search.complete,
     )
-
-
-def _searched(
-    problem: AnyProblem, measures: tuple[str, ...], points: int, time_limit: float | None, seed: int
-) -> Front:
-    """The front that NSGA-II finds."""
-    try:
-        question = asked(problem, measures)
-        names, searched = question.names, question.problem
-        bound = trivial_bound(searched)
-    except InvalidInputError:  # measures that no problem limits can still be traded against each other
-        names, searched, bound = measures, problem, None
-    found = genetic_front(searched, names, time_limit=time_limit, seed=seed)
-    step = max(1.0, (len(found) - 1) / max(1, points - 1))
-    chosen = found if len(found) <= points else [found[round(k * step)] for k in range(points)]
-    rows = []
-    for values, solution in chosen:
-        learnt = Lesson(solution, searched.evaluate(solution), bound, "trivial")
-        result = improved(searched, unsolved(searched, "nsga2", seed), learnt)
-        rows.append(Answer.of("nsga2", result, dict(zip(names, values, strict=True))))
-    units = tuple(map(unit_of_measure, names))
-    return Front(problem=problem.kind, measures=names, units=units, method="nsga2", rows=tuple(rows))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import lower as batched_arrays
-from opweave.formulations.batched_mapping.retime import retimed as retimed_batches
-from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import lower as placement_arrays
-from opweave.formulations.placement.messages import messages_of, retimed, timetable
-from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import (
     Colocate,
@@ -28,22 +24,34 @@ from opweave.problems.constraints import (
 )
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
+from opweave.problems.result import Result, Status, Termination
 from opweave.problems.slicing.spec import Slicing
-from opweave.problems.solution import Evaluation, Solution
+from opweave.solvers.questions.changes import rebuilt
+from opweave.solvers.registry import Feature, find_solver
+from opweave.solvers.run import agree
+from opweave.solvers.solve import solve
+from opweave.solvers.verdict import may_hold
 
 AnyProblem = Problem[Any, Any]
 
-OPWEAVES = (Colocate, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate, Share)
+KNOWN_RULES = (Colocate, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate, Share)
 """Constraints that ask the same whatever memory and links there are."""
+
+KNOWN_PROBLEMS = (MemoryOrdering, Placement, BatchedMapping, Slicing, Pipeline)
+"""Problems whose fields mean what is compared here; a subclass may mean something else by them."""
+
+MORE_IS_LESS = frozenset({"max_calls", "host_cores", "compression"})
+"""Fields beside :attr:`~opweave.problems.problem.Problem.restrictions` that ask less the larger they are."""
 
 
 def relaxes(problem: AnyProblem, other: AnyProblem) -> bool:
     """Whether a problem is the other one, or asks less: then its lower bounds hold for the other one too.
 
-    A problem asks less if it differs only in more memory, faster links, a higher ``limit_bytes``, more stages allowed,
-    more compression, or fewer side constraints. This is a judgement of the data alone: False means "not known".
+    A problem asks less if it differs only in more memory, faster links, looser restrictions (a higher ``limit_bytes``,
+    more stages allowed), more compression, or fewer side constraints. This is a judgement of the data alone: False
+    means "not known".
 
     With a rule of a user's own, whose meaning may depend on any field, only the side constraints may differ.
 
@@ -59,34 +67,32 @@ def relaxes(problem: AnyProblem, other: AnyProblem) -> bool:
         return True
     if type(problem) is not type(other):
         return False
-    rules = _RULES.get(type(problem), {})
-    own = not all(means(each, *OPWEAVES) for each in (*problem.constraints, *other.constraints))
-    if own:
-        rules = {name: rule for name, rule in rules.items() if name == "constraints"}
+    known = type(problem) in KNOWN_PROBLEMS
+    rules_known = all(means(each, *KNOWN_RULES) for each in (*problem.constraints, *other.constraints))
     for name in type(problem).model_fields:
         mine, theirs = getattr(problem, name), getattr(other, name)
         if mine is theirs:
             continue
-        if not (rules[name](problem, other) if name in rules else mine == theirs):
+        if known and name == "constraints":
+            less = _fewer_constraints(problem, other)
+        elif known and rules_known and name == "cluster":
+            less = _better_cluster(problem, other)
+        else:
+            less = mine == theirs or (known and rules_known and _looser(problem, name, mine, theirs))
+        if not less:
             return False
     return True
 
 
-Rule = Callable[[Any, Any], bool]
-
-
-def _no_less(field: str) -> Rule:
-    """The rule of a field that limits: the higher, the looser, and None is no limit."""
-
-    def rule(problem: AnyProblem, other: AnyProblem) -> bool:
-        mine, theirs = getattr(problem, field), getattr(other, field)
-        return mine is None or (theirs is not None and bool(mine >= theirs))
-
-    return rule
-
-
-def _no_more(field: str) -> Rule:
-    return lambda problem, other: getattr(problem, field) <= getattr(other, field)
+def _looser(problem: AnyProblem, name: str, mine: Any, theirs: Any) -> bool:
+    """Whether a value of a field restricts less than another one."""
+    if name not in problem.restrictions and name not in MORE_IS_LESS:
+        return False
+    if mine == problem.restrictions.get(name):
+        return True
+    if not (isinstance(mine, int | float) and isinstance(theirs, int | float)):
+        return False
+    return mine <= theirs if name.startswith("min") else mine >= theirs
 
 
 def _fewer_constraints(problem: AnyProblem, other: AnyProblem) -> bool:
@@ -103,9 +109,7 @@ def _most_devices(constraints: tuple[Constraint, ...]) -> float:
 
 def _more_memory(problem: Any, other: Any) -> bool:
     """Every device may hold at least as much, side constraints included."""
-    if isinstance(problem, MemoryOrdering):
-        return True
-    mine, theirs = problem.memory_limits, other.memory_limits
+    mine, theirs = getattr(problem, "memory_limits", {}), getattr(other, "memory_limits", {})
     if isinstance(problem, Slicing) and problem.dimension == "rule":
         return bool(mine == theirs)  # the rule chooses dimensions by the memory there is, so more may be worse
     return mine.keys() == theirs.keys() and all(
@@ -115,93 +119,119 @@ def _more_memory(problem: Any, other: Any) -> bool:
 
 def _better_cluster(problem: Any, other: Any) -> bool:
     """The same devices with at least as much memory, and links that are nowhere slower."""
-    mine, theirs = problem.cluster, other.cluster
-    if len(mine.devices) != len(theirs.devices) or not _more_memory(problem, other):
+    if _described(problem.cluster) != _described(other.cluster) or not _more_memory(problem, other):
         return False
-    for own, their in zip(mine.devices, theirs.devices, strict=True):
-        if own != their and own.model_copy(update={"memory_bytes": their.memory_bytes}) != their:
-            return False
+    (rate, delay), (their_rate, their_delay) = _links(problem), _links(other)
+    return bool(np.all(np.asarray(rate) >= their_rate) and np.all(np.asarray(delay) <= their_delay))
+
+
+def _described(cluster: Cluster) -> tuple[object, ...]:
+    """Devices but for their memory, and how links are described."""
+    devices = [each.model_copy(update={"memory_bytes": None}) for each in cluster.devices]
+    return devices, *(links is None for links in (cluster.bandwidth, cluster.rates, cluster.shared))
+
+
+def _links(problem: Any) -> tuple[Any, Any]:
     if isinstance(problem, Slicing):
-        return _nowhere_slower((problem.rates, problem.latencies), (other.rates, other.latencies))
-    return _described(mine) == _described(theirs) and _nowhere_slower(_links(mine), _links(theirs))
+        return problem.rates, problem.latencies
+    return problem.cluster.effective_bandwidth, problem.cluster.effective_latency
 
 
-def _described(cluster: Cluster) -> list[bool]:
-    return [links is None for links in (cluster.bandwidth, cluster.rates, cluster.shared)]
+@dataclass(slots=True, eq=False)
+class Case:
+    """A problem among several, its name in sentences, what was found, and the cases that ask less and more."""
+
+    problem: AnyProblem
+    name: str
+    result: Result[Any]
+    looser: list[Case] = field(default_factory=list)
+    tighter: list[Case] = field(default_factory=list)
+
+    @property
+    def objective(self) -> int | float:
+        """The objective of the best plan; infinite without one."""
+        return np.inf if self.result.objective is None else self.result.objective
+
+    def learn(self) -> None:
+        """Take over the best plan, bound or proof of infeasibility that other cases imply.
+
+        Bounds and proofs come from cases that ask less. Plans come from cases that ask more, or less if the referee
+        accepts them here. A bound that contradicts a verified plan is dropped, because one of the two solves was wrong.
+        """
+        result, changes = self.result, dict[str, Any]()
+        better, near = (
+            [case for case in cases if case.objective < self.objective] for cases in (self.tighter, self.looser)
+        )
+        better.sort(key=lambda case: case.objective)
+        near.sort(key=lambda case: -case.objective)
+        objective, timeline = result.objective, result.timeline
+        for case in (*better[:1], *near[:1]):
+            judged = self.problem.evaluate(case.result.solution)
+            if judged.feasible and judged.objective is not None and (objective is None or judged.objective < objective):
+                objective, timeline = judged.objective, judged.timeline
+                changes = {"objective": objective, "solution": case.result.solution, "verified": True, "violations": ()}
+        bounds = [(result.bound, result.bound_source)]
+        for case in self.looser:
+            method = case.result.bound_source or case.result.solver
+            bounds.append((case.result.bound, f"{method}, at {case.name}"))
+        known = [(bound, source) for bound, source in bounds if bound is not None and may_hold(bound, objective)]
+        bound, source = max(known, key=lambda pair: pair[0], default=(None, None))
+        status, reason = result.status, result.reason
+        refuted = next((case for case in self.looser if case.result.status is Status.INFEASIBLE), None)
+        if objective is not None:
+            bound = None if bound is None else min(bound, objective)  # they differ only by rounding
+            status = Status.OPTIMAL if bound is not None and agree(bound, objective) else Status.FEASIBLE
+            reason = reason if result.solution is not None else None
+        elif status is Status.INFEASIBLE or refuted is not None:
+            if refuted is not None and status is not Status.INFEASIBLE:
+                reason = f"there is no plan at {refuted.name}, which asks less: {refuted.result.reason or 'proved'}"
+            status, bound, source = Status.INFEASIBLE, None, None
+        if (objective, bound, status) != (result.objective, result.bound, result.status):
+            changes |= {"bound": bound, "bound_source": source, "status": status, "reason": reason}
+            self.result = rebuilt(result, **changes).of_problem(self.problem).with_timeline(timeline)
 
 
-def _links(cluster: Cluster) -> tuple[Any, Any]:
-    return cluster.effective_bandwidth, cluster.effective_latency
+@dataclass(slots=True)
+class Series:
+    """Problems that are solved one after the other and learn from each other.
 
-
-def _nowhere_slower(mine: tuple[Any, Any], theirs: tuple[Any, Any]) -> bool:
-    return bool(np.all(np.asarray(mine[0]) >= theirs[0]) and np.all(np.asarray(mine[1]) <= theirs[1]))
-
-
-_ON_CLUSTER: Mapping[str, Rule] = {"cluster": _better_cluster, "constraints": _fewer_constraints}
-
-_RULES: Mapping[type, Mapping[str, Rule]] = {
-    MemoryOrdering: {"constraints": _fewer_constraints, "limit_bytes": _no_less("limit_bytes")},
-    Placement: {**_ON_CLUSTER, "max_calls": _no_less("max_calls"), "host_cores": _no_less("host_cores")},
-    BatchedMapping: _ON_CLUSTER,
-    Slicing: _ON_CLUSTER,
-    Pipeline: {
-        **_ON_CLUSTER,
-        "max_stages": _no_less("max_stages"),
-        "min_stages": _no_more("min_stages"),
-        "max_tensors": _no_less("max_tensors"),
-        "compression": _no_less("compression"),
-    },
-}
-"""By problem, the fields in which a problem may ask less, and how. Its subclasses may mean something else by them."""
-
-
-def plan_for(problem: AnyProblem, other: AnyProblem, plan: Solution) -> tuple[Solution, Evaluation[Any]] | None:
-    """Find what the plan of another problem is worth in this one: as it stands, or with its times worked out anew.
-
-    Returns
-    -------
-    tuple or None
-        A valid plan of ``problem`` and the referee's judgement; None if the other plan does not help.
+    Attributes
+    ----------
+    solver, arguments
+        Who solves, and further arguments of ``solve``.
+    cases
+        The problems so far.
     """
-    if type(problem) is not type(other):
-        return None
-    found = [(each, problem.evaluate(each)) for each in (plan, _retimed(problem, other, plan)) if each is not None]
-    valid = [(each, judged) for each, judged in found if judged.feasible and judged.objective is not None]
-    return min(valid, key=lambda pair: pair[1].objective or 0, default=None)
 
+    solver: str
+    arguments: Mapping[str, Any]
+    cases: list[Case] = field(default_factory=list)
 
-def _retimed(problem: AnyProblem, other: AnyProblem, plan: Solution) -> Solution | None:
-    """The same devices in the same order, with times that suit this problem; None where plans contain no times."""
-    try:
-        if isinstance(problem, Placement) and isinstance(other, Placement) and isinstance(plan, Schedule):
-            if problem.reading is not None or problem.transfers != other.transfers:
-                return None
-            mine, theirs = placement_arrays(problem), placement_arrays(other)
-            table = timetable(theirs, messages_of(theirs, other.transfers), plan)
-            messages = messages_of(mine, problem.transfers)
-            if mine.devices != theirs.devices or mine.names != theirs.names:
-                return None
-            return retimed(problem.transfers, mine, messages, table.device, table.start, table.sent)
-        if isinstance(problem, BatchedMapping) and isinstance(plan, BatchedSchedule):
-            return _batches_retimed(problem, plan)
-    except ContradictionError:
-        return None
-    return None
+    def add(self, problem: AnyProblem, name: str) -> Case:
+        """Add a problem and compare it with the others."""
+        nothing: Result[Any] = Result(
+            problem=problem.kind,
+            status=Status.UNKNOWN,
+            termination=Termination.COMPLETED,
+            solver=self.solver,
+            seed=self.arguments["seed"],
+            assumptions=problem.assumptions(),
+        )
+        case = Case(problem, name, nothing.of_problem(problem))
+        for other in self.cases:
+            for loose, tight in ((case, other), (other, case)):
+                if relaxes(loose.problem, tight.problem):
+                    loose.tighter.append(tight)
+                    tight.looser.append(loose)
+        self.cases.append(case)
+        return case
 
-
-def _batches_retimed(problem: BatchedMapping, plan: BatchedSchedule) -> BatchedSchedule | None:
-    instance = batched_arrays(problem)
-    row, column = ({name: k for k, name in enumerate(names)} for names in (instance.names, instance.devices))
-    where = np.full((len(row), problem.batch), -1, dtype=np.int64)
-    start = np.zeros((len(row), len(column)))
-    for batch in plan.batches:
-        inputs = list(batch.inputs)
-        if batch.operator not in row or batch.device not in column or max(inputs) >= problem.batch:
-            return None
-        known = problem.known_seconds[batch.operator].get(batch.device, {})
-        if len(inputs) not in known:
-            return None
-        where[row[batch.operator], inputs] = column[batch.device]
-        start[row[batch.operator], column[batch.device]] = batch.start
-    return None if (where < 0).any() else retimed_batches(instance, where, start)
+    def solve(self, case: Case, time_limit: float | None) -> Result[Any]:
+        """Solve a case from the best known plan that fits, unless what is known of others settles it."""
+        case.learn()
+        if case.result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
+            takes = Feature.START in find_solver(case.problem, self.solver).features
+            start = case.result.solution if takes else None
+            case.result = solve(case.problem, solver=self.solver, time_limit=time_limit, start=start, **self.arguments)
+            case.learn()
+        return case.result

@@ -7,19 +7,18 @@ device's memory by some bytes, a limit by some stages.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
+
+from pydantic import model_validator
 
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint, MaxDevices, MemoryCap, means
 from opweave.problems.problem import Problem
-from opweave.problems.spec import FrozenDict, Many, Spec
-from opweave.problems.words import counted, joined
-from opweave.solvers.questions.draft import Draft
-from opweave.solvers.questions.fields import rebuilt
-from opweave.solvers.questions.relaxation import OPWEAVES
+from opweave.problems.spec import FrozenDict, Spec
+from opweave.problems.words import counted
+from opweave.solvers.questions.relaxation import KNOWN_RULES
 
-AnyProblemType = Problem[Any, Any]
+AnyProblem = Problem[Any, Any]
 
 SHOWN_NAMES = 4
 """Most entries of a list in a name."""
@@ -32,158 +31,85 @@ class Requirement(Spec):
     ----------
     name
         The requirement in the problem's words, such as ``"Pin('head', 'tpu')"``.
-    sort
-        What it is: a side constraint, a field of the problem, the memory of a device, the batch sizes that a device
-        supports, one of a pipeline's ``forbidden_devices``, unknown times of an operator, a link that is not there, or
-        the number of inputs of a batch. The last one cannot be left out, but a smaller batch may have a plan.
-    what
-        The number of the side constraint; the field, device or operator; the device from which there is no link.
-    others
-        The devices on which the times are not known, or to which there is no link.
+    axis
+        What it is, as an axis of :func:`~opweave.solvers.questions.changes.changed`; empty in files of version 0.4.
     amount
         Bytes or a count, if it can be relaxed by a whole number.
+    unit
+        What the amount counts: "byte", "device" or nothing.
     free
-        The value of a field that restricts nothing.
+        The value with which it restricts nothing.
     """
 
     name: str
-    sort: Literal["constraint", "field", "memory", "batch_sizes", "forbidden", "times", "link", "batch"]
-    what: int | str
-    others: Many[str] = ()
+    axis: str = ""
     amount: int | None = None
+    unit: str = ""
     free: int | str | None = None
 
-    def drop(self, draft: Draft) -> None:
-        """Leave the requirement out."""
-        match self.sort:
-            case "constraint":
-                draft.constraints.pop(int(self.what), None)
-            case "field":
-                draft.fields[str(self.what)] = self.free
-            case "memory":
-                draft.change_device(str(self.what), "memory_bytes", None)
-            case "batch_sizes":
-                draft.change_device(str(self.what), "batch_sizes", None)
-            case "forbidden":
-                draft.forbidden.discard(str(self.what))
-            case "times":
-                draft.times.update((str(self.what), device) for device in self.others)
-            case "link":
-                draft.links.update((str(self.what), device) for device in self.others)
-            case "batch":
-                draft.fields["batch"] = 1
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_version_before(cls, data: object) -> object:
+        if isinstance(data, dict) and "sort" in data:
+            return {name: value for name, value in data.items() if name in cls.model_fields}
+        return data
 
-    def relax(self, draft: Draft, more: int) -> None:
-        """Relax a requirement with an amount by ``more``."""
-        after = self._after(more)
-        if self.sort == "memory":
-            draft.change_device(str(self.what), "memory_bytes", after)
-        elif self.sort == "constraint":
-            rule = draft.constraints[int(self.what)]
-            draft.constraints[int(self.what)] = rebuilt(rule, **{_sized_field(rule): after})
-        else:
-            draft.fields[str(self.what)] = after
+    @property
+    def falls(self) -> bool:
+        """Whether it is relaxed by a smaller number."""
+        return self.axis == "batch" or self.axis.startswith("min")
+
+    def after(self, more: int) -> int:
+        """The amount when it is relaxed by ``more``."""
+        return (self.amount or 0) + (-more if self.falls else more)
 
     def relaxed(self, more: int) -> str:
         """The relaxation in words, such as ``"288 MiB more on 'phone'"``."""
-        if self.sort == "memory":
-            return f"{sized(more)} more on {self.what!r}"
-        if self.sort == "constraint":
-            devices = self.name.startswith(MaxDevices.__name__)
-            return f"{counted(more, 'device') if devices else sized(more)} more in {self.name}"
-        if str(self.what).endswith("bytes"):
-            return f"{sized(more)} more in {self.what}"
-        return f"{self.what}={self._after(more)}"
+        field, _, device = self.axis.partition(":")
+        if not self.unit:
+            return f"{field}={self.after(more)}"
+        where = f"on {device!r}" if field == "memory" else f"in {self.name if field == 'constraint' else field}"
+        return f"{sized(more) if self.unit == 'byte' else counted(more, self.unit)} more {where}"
 
-    def _after(self, more: int) -> int:
-        amount = self.amount or 0
-        return amount - more if self.sort == "batch" or str(self.what).startswith("min") else amount + more
+    def without(self) -> str:
+        """The problem without it in words, such as ``"without Pin('head', 'tpu')"``."""
+        if self.free is not None:
+            return f"{self.axis}={self.free!r}"
+        return f"without {self.name if ':' in self.axis else self.axis}"
 
-    def changes(self, problem: AnyProblemType) -> Iterator[tuple[str, Draft]]:
-        """The ways to relax it that have no amount: in words, and the changed problem."""
-        if self.sort == "times":
-            for device in self.others:
-                draft = Draft(problem)
-                draft.times.add((str(self.what), device))
-                yield f"a time of {self.what!r} on {device!r}", draft
-        elif self.amount is None or self.sort == "constraint":
-            draft = Draft(problem)
-            self.drop(draft)
-            words = f"without {self.what if self.sort == 'field' else self.name}"
-            if self.sort == "link":
-                words = f"a {self.name.removeprefix('no ')}"
-            elif self.free is not None:
-                words = f"{self.what}={self.free!r}"
-            yield words, draft
-
-    def monotone(self, problem: AnyProblemType) -> bool:
+    def monotone(self, problem: AnyProblem) -> bool:
         """Whether a larger amount never asks more; a rule of a user's own may depend on anything."""
         ruled = getattr(problem, "dimension", None) == "rule"  # the rule cuts by the memory there is
-        gaps = self.sort == "batch"  # a batch may lie in a gap of the batch sizes
-        return not (ruled or gaps) and all(means(each, *OPWEAVES) for each in problem.constraints)
+        gaps = self.axis == "batch"  # a batch may lie in a gap of the batch sizes
+        return not (ruled or gaps) and all(means(each, *KNOWN_RULES) for each in problem.constraints)
 
 
-def requirements_of(problem: AnyProblemType) -> tuple[Requirement, ...]:
-    """Everything that may be left out of a problem: what users wrote first, what the data lacks last."""
-    return tuple(_requirements(problem))
-
-
-def inputs_of(problem: AnyProblemType) -> tuple[Requirement, ...]:
-    """The number of inputs, if it is more than one."""
+def inputs_of(problem: AnyProblem) -> tuple[Requirement, ...]:
+    """The number of inputs, if it is more than one; it cannot be left out, but a smaller batch may have a plan."""
     batch = problem.batch if isinstance(problem, BatchedMapping) else 1
-    return (Requirement(name=f"batch={batch}", sort="batch", what="batch", amount=batch),) if batch > 1 else ()
+    return (Requirement(name=f"batch={batch}", axis="batch", amount=batch, free=1),) if batch > 1 else ()
 
 
-def _requirements(problem: AnyProblemType) -> Iterator[Requirement]:
+def requirements_of(problem: AnyProblem) -> Iterator[Requirement]:
+    """Everything that may be left out of a problem: what users wrote first, what the hardware asks last."""
     for number, rule in enumerate(problem.constraints):
-        amount = getattr(rule, _sized_field(rule)) if means(rule, MaxDevices, MemoryCap) else None
-        yield Requirement(name=_named(rule), sort="constraint", what=number, amount=amount)
+        unit = "device" if means(rule, MaxDevices) else "byte" if means(rule, MemoryCap) else ""
+        amount = getattr(rule, {"device": "count", "byte": "bytes"}[unit]) if unit else None
+        yield Requirement(name=_named(rule), axis=f"constraint:{number}", amount=amount, unit=unit)
     for field, free in problem.restrictions.items():
         value = getattr(problem, field)
         if problem.restricts(field):
             amount = value if isinstance(value, int) and not isinstance(value, bool) else None
-            name = f"{field}={sized(value) if field.endswith('bytes') else _shown(value)}"
-            yield Requirement(name=name, sort="field", what=field, amount=amount, free=free)
-    for name in getattr(problem, "forbidden_devices", ()):
-        yield Requirement(name=f"{name!r} in forbidden_devices", sort="forbidden", what=name)
-    cluster = getattr(problem, "cluster", None)
-    if isinstance(cluster, Cluster):
-        yield from _of_devices(problem, cluster)
-        yield from _unknown_times(problem, cluster)
-        for source, target in cluster.unreachable_pairs:
-            name = f"no link from {source!r} to {target!r}"
-            yield Requirement(name=name, sort="link", what=source, others=(target,))
-
-
-def _of_devices(problem: AnyProblemType, cluster: Cluster) -> Iterator[Requirement]:
-    for device in cluster.devices:
-        if device.memory_bytes is not None:
-            name = f"memory of {device.name!r} ({sized(device.memory_bytes)})"
-            yield Requirement(name=name, sort="memory", what=device.name, amount=device.memory_bytes)
-    for device in cluster.devices:
-        if device.batch_sizes is not None and isinstance(problem, BatchedMapping):
-            name = f"batch_sizes of {device.name!r} ({', '.join(map(str, device.batch_sizes))})"
-            yield Requirement(name=name, sort="batch_sizes", what=device.name)
-
-
-def _unknown_times(problem: AnyProblemType, cluster: Cluster) -> Iterator[Requirement]:
-    """Operators whose time is not known for some size on some device; with the sizes of a batch, all are looked at."""
-    costs = getattr(problem, "costs", None)
-    if costs is None or not getattr(problem, "include_compute", True):
-        return
-    lacking: dict[str, dict[str, None]] = {}
-    for size in costs.batches:
-        if size <= getattr(problem, "batch", 1):
-            for operator, device in costs.missing(problem.graph.operator_index, cluster.device_index, size):
-                lacking.setdefault(operator, {})[device] = None
-    for operator, devices in lacking.items():
-        listed = tuple(devices)
-        name = f"no time of {operator!r} on {joined(map(repr, listed[:SHOWN_NAMES]))}{_more(listed)}"
-        yield Requirement(name=name, sort="times", what=operator, others=listed)
-
-
-def _sized_field(rule: Constraint) -> str:
-    return "count" if isinstance(rule, MaxDevices) else "bytes"
+            unit = "byte" if field.endswith("bytes") else ""
+            name = f"{field}={sized(value) if unit else _shown(value)}"
+            yield Requirement(name=name, axis=field, amount=amount, unit=unit, free=free)
+    for device in getattr(problem, "forbidden_devices", ()):
+        yield Requirement(name=f"{device!r} in forbidden_devices", axis=f"forbidden_devices:{device}")
+    for each in problem.cluster.devices if hasattr(problem, "cluster") else ():
+        size = each.memory_bytes
+        if size is not None:
+            name = f"memory of {each.name!r} ({sized(size)})"
+            yield Requirement(name=name, axis=f"memory:{each.name}", amount=size, unit="byte")
 
 
 def _named(rule: Constraint) -> str:
@@ -209,9 +135,6 @@ def sized(size: int) -> str:
 
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
-        return f"{', '.join(map(repr, value[:SHOWN_NAMES]))}{_more(value)}"
+        more = f", ... ({len(value)} in all)" if len(value) > SHOWN_NAMES else ""
+        return f"{', '.join(map(repr, value[:SHOWN_NAMES]))}{more}"
     return repr(dict(value)) if isinstance(value, FrozenDict) else repr(value)
-
-
-def _more(values: tuple[object, ...]) -> str:
-    return f", ... ({len(values)} in all)" if len(values) > SHOWN_NAMES else ""

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Literal
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many
-from opweave.solvers.questions.answers import (
-    Answer,
-    Answers,
-    Lesson,
-    Report,
-    Solved,
-    asked,
-    carried_over,
-    improved,
-    lesson,
-    readable_value,
-    reporting,
-    unsolved,
-    was_interrupted,
-)
-from opweave.solvers.questions.fields import Grid, Point, points_of
-from opweave.solvers.questions.relaxation import relaxes
-from opweave.solvers.registry import Feature, find_solver
+from opweave.solvers.questions.answers import Answer, Answers, Report, answered, readable_value
+from opweave.solvers.questions.changes import Grid, points_of
+from opweave.solvers.questions.relaxation import Series
+from opweave.solvers.registry import find_solver
 
 AnyProblem = Problem[Any, Any]
 
@@ -138,10 +125,8 @@ def sweep(
     [(12, 'infeasible', None), (13, 'optimal', 13), (None, 'optimal', 13)]
     """
     points = points_of(problem, grid)
-    first = next(each.problem for each in points if each.problem is not None)
-    takes_start = Feature.START in find_solver(first, solver).features
-    arguments: dict[str, Any] = {
-        "time_limit": time_limit,
+    find_solver(next(each.problem for each in points if each.problem is not None), solver)
+    arguments = {
         "gap": gap,
         "seed": seed,
         "threads": threads,
@@ -149,70 +134,19 @@ def sweep(
         "formulation": formulation,
         "executor": executor,
     }
-    work = _Work(points, solver, arguments, takes_start)
-    with reporting(progress, "points") as report:
-        for _ in work.answers():
-            if report is not None:
-                report(len(work.solved) + len(work.refused), len(points))
-        if report is not None:
-            report(len(points), len(points))
-    carried_over(list(work.solved.values()))
+    series, cases = Series(solver, arguments), {}
+    for number, point in enumerate(points):
+        if point.problem is not None:
+            words = (f"{axis} {readable_value(axis, value)}" for axis, value in point.values.items())
+            cases[number] = series.add(point.problem, ", ".join(words))
+    order = sorted(cases, key=lambda number: -len(cases[number].tighter))
+    found = answered({number: partial(series.solve, cases[number], time_limit) for number in order}, progress, "points")
     rows = []
-    for position, point in enumerate(points):
-        there = work.solved.get(position)
-        answer = work.refused.get(position, "interrupted before its turn") if there is None else there.result
+    for number, point in enumerate(points):
+        answer = found.get(number, point.refusal or "")
+        if isinstance(answer, Result):
+            cases[number].learn()
+            answer = cases[number].result
         rows.append(Answer.of(solver, answer, point.values))
-    return Sweep(
-        problem=problem.kind,
-        unit=problem.unit,
-        solver=solver,
-        axes=FrozenDict(
-            {name: tuple(dict.fromkeys(each.values[name] for each in points)) for name in points[0].values}
-        ),
-        rows=tuple(rows),
-    )
-
-
-class _Work:
-    """The points of a sweep while they are solved; ``solved`` and ``refused`` have them by position."""
-
-    def __init__(self, points: Sequence[Point], solver: str, arguments: Mapping[str, Any], takes_start: bool) -> None:
-        self._points, self._solver, self._arguments, self._takes_start = points, solver, arguments, takes_start
-        self._problems = {k: each.problem for k, each in enumerate(points) if each.problem is not None}
-        self.solved: dict[int, Solved] = {}
-        self.refused = {k: each.refusal or "" for k, each in enumerate(points) if each.problem is None}
-
-    def answers(self) -> Iterator[None]:
-        """Solve the points that what is known by then does not settle; those that ask less than many come first."""
-        there = self._problems
-        asks_less = {a: sum(relaxes(there[a], there[b]) for b in there) for a in there}
-        for position in sorted(there, key=lambda position: -asks_less[position]):
-            problem, learnt = there[position], self._learnt(position)
-            found: Result[Any] | str = unsolved(problem, self._solver, self._arguments["seed"])
-            if not learnt.settles:
-                start = learnt.plan if self._takes_start else None
-                found = asked(problem, self._solver, {**self._arguments, "start": start})
-            if isinstance(found, str):
-                self.refused[position] = found
-            else:
-                name = self._name(position)
-                self.solved[position] = Solved(problem, name, improved(problem, found, learnt), learnt.settles)
-            yield
-            if was_interrupted(found):
-                return
-
-    def _name(self, position: int) -> str:
-        return ", ".join(
-            f"{axis} {readable_value(axis, value)}" for axis, value in self._points[position].values.items()
-        )
-
-    def _learnt(self, position: int) -> Lesson:
-        """What solved points say; plans are taken from those one step away on one axis, or from the one solved last."""
-        place, done = self._points[position].place, list(self.solved.items())
-        near = [
-            solved
-            for other, solved in done
-            if sum(abs(a - b) for a, b in zip(place, self._points[other].place, strict=True)) == 1
-        ]
-        every = [solved for _, solved in done]
-        return lesson(self._problems[position], every, near or every[-1:])
+    axes = {name: tuple(dict.fromkeys(each.values[name] for each in points)) for name in points[0].values}
+    return Sweep(problem=problem.kind, unit=problem.unit, solver=solver, axes=FrozenDict(axes), rows=tuple(rows))

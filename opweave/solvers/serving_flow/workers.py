@@ -8,7 +8,7 @@ from opweave.formulations.serving_flow import milp  # noqa: F401 - it registers 
 from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.known import Highs
 from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.run import Run
 from opweave.solvers.serving_flow.baselines import by_rules

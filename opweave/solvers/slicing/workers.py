@@ -10,7 +10,7 @@ from opweave.formulations.slicing.instance import SUPPORTS, lower
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.known import Highs
 from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import arrays_of

@@ -23,7 +23,7 @@ def written(folder: Path, limit: int | None) -> Path:
 def test_a_conflict_is_exit_1_with_what_would_mend_it(opweave: Run, tmp_path: Path) -> None:
     ended = opweave("conflict", written(tmp_path, 7), "-o", tmp_path / "why.json")
     assert (ended.status, ended.err) == (1, "")
-    assert "because of limit_bytes=7 bytes" in ended.out
+    assert "(IIS) of 1 requirement" in ended.out
     assert "1 byte more in limit_bytes" in ended.out
     kept = ow.Conflict.model_validate_json((tmp_path / "why.json").read_text())
     assert [item.name for item in kept.items] == ["limit_bytes=7 bytes"]

@@ -12,7 +12,7 @@ import pytest
 
 from opweave.adapters.cli.flags import WORDS as ALL_WORDS
 from opweave.adapters.cli.flags import fields_of, flags_of
-from opweave.adapters.cli.plan import EXAMPLES
+from opweave.adapters.cli.main import COMMANDS
 from opweave.adapters.costs.default_costs import batch_sizes, missing_costs
 from opweave.adapters.load import load_problem
 from opweave.adapters.report.views import view_for
@@ -272,7 +272,7 @@ def test_the_help_of_a_problem_lists_its_own_flags_and_examples_that_can_be_read
     listed = set(re.findall(r"(?<=│ )--[a-z-]+", shown))
     assert {name for name in FLAGS if has(word, name)} <= listed
     assert not {name for name in FLAGS if not has(word, name)} & listed
-    for example in EXAMPLES[word]:
+    for example in COMMANDS[word]["examples"]:
         assert example in shown
         assert set(re.findall(r"--[a-z-]+", example)) <= listed
 

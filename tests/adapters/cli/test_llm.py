@@ -74,7 +74,7 @@ def test_what_does_not_fit_is_exit_1_with_the_bytes_that_are_missing(opweave: Ru
         (["--context", "0"], "--context '0'"),
         (["--context", "many"], "--context 'many'"),
         (["--context", "99999"], "trained for at most 8,192"),
-        (["--phase", "training"], "--phase 'training'"),
+        (["--phase", "training"], "phase should be 'decode' or 'prefill', but is 'training'"),
         (["--layers", "some"], "--layers 'some'"),
         (["--host", "nobody"], "names device 'nobody'"),
         (["--keys", "q9"], "q9"),

@@ -15,7 +15,7 @@ from tests.adapters.conftest import Run
 def test_a_command_gets_all_settings_in_one(tmp_path: Path) -> None:
     seen: list[object] = []
 
-    @with_settings
+    @with_settings()
     def command(spec: str, *, settings: Settings) -> int:
         """Say hello."""
         seen.extend((spec, settings.seed, settings.options))

@@ -12,9 +12,10 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from opweave.adapters.graphs.kinds import element_bits  # noqa: E402
 from opweave.adapters.load import load  # noqa: E402
 from opweave.adapters.onnx.read import from_onnx  # noqa: E402
-from opweave.adapters.onnx.sizes import ELEMENT_BITS, sized  # noqa: E402
+from opweave.adapters.onnx.sizes import sized  # noqa: E402
 from opweave.problems.errors import InvalidInputError, LimitExceededError  # noqa: E402
 from opweave.problems.graph import OpGraph  # noqa: E402
 from opweave.problems.limits import Limits  # noqa: E402
@@ -262,7 +263,7 @@ def test_elements_under_a_byte_are_packed() -> None:
     assert sized([5], "FLOAT8E4M3FN", "t").bytes == 5
     assert sized([], "DOUBLE", "t").bytes == 8
     known = set(TensorProto.DataType.keys()) - {"UNDEFINED", "STRING"}
-    assert known <= set(ELEMENT_BITS)
+    assert all(map(element_bits, known))
 
 
 @pytest.mark.parametrize("location", ["/etc/passwd", "../../secret.bin", "link.bin"])
@@ -305,7 +306,7 @@ BAD = [
     ),
     (model([relu()], [value("x", [2**62])], [value("y", None)]), "more than 2**53 bytes"),
     (model([relu()], [value("x", [2**31, 2**31, 2**31])], [value("y", None)]), "more than 2**53 bytes"),
-    (_wrong_initializer(-1), "initializer 'w' has dimension -1"),
+    (_wrong_initializer(-1), "initializer 'w' has an open dimension"),
     (_wrong_initializer(2**62), "initializer 'w' has dimensions [4611686018427387904], more than 2**53 bytes"),
     (
         _unknown_operator(),

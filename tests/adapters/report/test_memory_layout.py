@@ -19,10 +19,10 @@ def test_one_arena() -> None:
     view = show(problem, ow.solve(problem))
     assert view.explain().startswith("The layout needs 14 B, as much as lives at once.")
     assert ("live peak", "14 B") in view.rows()
-    assert view.headline() == "The arena is as large as the live peak"
+    assert view.headline() == "14 B, as good as the baseline first_fit"
     assert view.sections() == []
     wasteful = ow.solve(problem, solver="first_fit")
-    assert "The baseline 'first_fit' needs" in show(problem, wasteful).explain()
+    assert "The baseline first_fit needs" in show(problem, wasteful).explain()
 
 
 def test_pools_and_traffic() -> None:
@@ -30,7 +30,7 @@ def test_pools_and_traffic() -> None:
     view = show(problem, ow.solve(problem))
     assert view.explain().startswith("The traffic takes 400 ms.")
     assert [row[0] for row in view.sections()[0].rows] == ["d", "e"]
-    assert view.headline() == "graph: 400 ms of traffic"
+    assert view.headline().startswith("graph: 400 ms")
     steps = view.plan()["steps"]
     assert (len(steps), steps[0]["storage"], steps[0]["pool"]) == (3, "a", "d")
 
@@ -41,9 +41,9 @@ def test_the_picture_shows_every_storage(problem: ow.MemoryLayout) -> None:
     figure = ow.solve(problem).plot()
     drawn = sum(len(collection.get_paths()) for axes in figure.axes for collection in axes.collections)
     assert drawn == 3
-    words = " ".join(text.get_text() for text in figure.legends[0].get_texts())
-    assert "live peak" in words
-    assert "arena" in words
+    assert all(any("live peak" in text.get_text() for text in axes.texts) for axes in figure.axes)
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {"live bytes", "reserved" if len(figure.axes) > 1 else "arena: 14 B"} <= set(words)
 
 
 def test_an_empty_layout_is_shown_too() -> None:

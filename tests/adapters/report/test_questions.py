@@ -12,7 +12,7 @@ import opweave as ow
 from opweave.adapters.report.curves import figure_of
 from opweave.adapters.report.questions import cells_of, explain, html, table_of
 from opweave.solvers.questions.answers import readable_value
-from opweave.solvers.questions.fields import varied
+from opweave.solvers.questions.changes import changed
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
 
 PLACEMENT = PROBLEMS["placement"]
@@ -27,7 +27,7 @@ def found():
         "one axis": ow.sweep(PIPELINE, {"bandwidth": ["0.1x", "1x"]}),
         "front": ow.pareto(PIPELINE, ("latency", "peak")),
         "three": ow.pareto(PIPELINE, ("latency", "peak", "devices")),
-        "nothing": ow.pareto(varied(PIPELINE, "memory", 3), ("latency", "peak")),
+        "nothing": ow.pareto(changed(PIPELINE, {"memory": 3}), ("latency", "peak")),
     }
 
 
@@ -124,7 +124,7 @@ def test_values_as_people_write_them(axis, value, text):
 def test_they_print_as_tables(found):
     lines = repr(found["sweep"]).splitlines()
     assert lines[0] == "Sweep (pipeline)"
-    assert lines[1].split()[:4] == ["solver", "memory", "stages", "objective"]
+    assert lines[1].split()[:3] == ["memory", "stages", "objective"]
     assert len(lines) == 2 + 6
 
 

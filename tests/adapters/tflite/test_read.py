@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import opweave as ow
-from opweave.adapters.tflite.kinds import operator_flops
+from opweave.adapters.tflite.model import KINDS
 
 FILES = Path(__file__).parents[2] / "data/files"
 NO_RUN = ow.Limits(run_seconds=0)
@@ -99,12 +99,12 @@ def test_a_subgraph_that_calls_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_products_count_the_summed_dimension() -> None:
-    assert operator_flops("BATCH_MATMUL", [(2, 3, 4), (2, 4, 5)], (2, 3, 5)) == 2 * 2 * 3 * 4 * 5
-    assert operator_flops("TRANSPOSE_CONV", [(4,), (8, 2, 2, 16), (1, 7, 7, 16)], (1, 14, 14, 8)) == 2 * 49 * 16 * 32
-    assert operator_flops("CONV_3D_TRANSPOSE", [(5,), (2, 3, 3, 8, 4), (1, 2, 5, 5, 4)], (1, 3, 7, 7, 8)) == 400 * 144
-    assert operator_flops("Convolution2DTransposeBias", [(1, 7, 7, 16), (8, 2, 2, 16)], (1, 14, 14, 8)) == 1568 * 32
-    assert operator_flops("MAX_POOL_2D", [(1, 8, 8, 3)], (1, 4, 4, 3)) == 48
-    assert operator_flops("CONV_2D", [(1, 8, 8, 3)], (1, 8, 8, 4)) == 0.0
+    assert KINDS.flops("BATCH_MATMUL", [(2, 3, 4), (2, 4, 5)], (2, 3, 5)) == 2 * 2 * 3 * 4 * 5
+    assert KINDS.flops("TRANSPOSE_CONV", [(4,), (8, 2, 2, 16), (1, 7, 7, 16)], (1, 14, 14, 8)) == 2 * 49 * 16 * 32
+    assert KINDS.flops("CONV_3D_TRANSPOSE", [(5,), (2, 3, 3, 8, 4), (1, 2, 5, 5, 4)], (1, 3, 7, 7, 8)) == 400 * 144
+    assert KINDS.flops("Convolution2DTransposeBias", [(1, 7, 7, 16), (8, 2, 2, 16)], (1, 14, 14, 8)) == 1568 * 32
+    assert KINDS.flops("MAX_POOL_2D", [(1, 8, 8, 3)], (1, 4, 4, 3)) == 48
+    assert KINDS.flops("CONV_2D", [(1, 8, 8, 3)], (1, 8, 8, 4)) == 0.0
 
 
 def _refusal(path: Path, data: bytes) -> str:

@@ -10,11 +10,10 @@ from torch import nn  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
 import opweave as ow  # noqa: E402
-from opweave.adapters.torch.order import allocator_peak, kernel_scratch, run_in_order  # noqa: E402
+from opweave.adapters.torch.order import allocator_peak, run_in_order  # noqa: E402
 from opweave.adapters.torch.program import prepare  # noqa: E402
 from opweave.adapters.torch.read import from_torch  # noqa: E402
 from opweave.adapters.torch.stages import Runnable, runnable  # noqa: E402
-from opweave.adapters.verify.parts import with_scratch  # noqa: E402
 from opweave.problems.errors import InvalidInputError  # noqa: E402
 from tests.adapters.onnx.nets import random_order  # noqa: E402
 from tests.adapters.torch.nets import WIDTH, example  # noqa: E402
@@ -91,23 +90,3 @@ def test_the_number_of_inputs_is_checked() -> None:
     _, run = made_ready(model, args)
     with pytest.raises(InvalidInputError, match=r"takes 1 inputs \(x\), 2 were given"):
         run.flat_inputs((args[0], args[0]), {})
-
-
-class Sorted(nn.Module):
-    """Sorting takes memory of its own: the order of the values, which is not a result."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.neg().msort().exp()
-
-
-def test_scratch_is_measured_once_and_holds_for_every_order() -> None:
-    x = torch.rand(4096)
-    graph, run = made_ready(Sorted(), (x,))
-    order = list(run.planned)
-    run_in_order(run, order, [x.clone()])
-    scratch = kernel_scratch(lambda: run_in_order(run, order, [x.clone()]).outputs)
-    assert set(scratch) < set(order)
-    assert any("sort" in name for name in scratch)
-    problem = ow.MemoryOrdering(graph=with_scratch(graph, scratch))
-    peak = allocator_peak(lambda: run_in_order(run, order, [x.clone()]).outputs)
-    assert problem.evaluate(ow.Ordering(order=order)).objective == peak > 4 * x.nbytes

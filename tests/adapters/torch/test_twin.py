@@ -130,35 +130,3 @@ def test_a_cache_among_the_outputs_is_held_until_the_end() -> None:
         "aten.sum.default",
         "aten.mul.Tensor",
     }
-
-
-class Detector(nn.Module):
-    """A backbone of fixed sizes, and then as many rows as values are positive."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.backbone = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 8))
-        self.head = nn.Linear(8, 8)
-
-    def forward(self, x: Any) -> Any:
-        y = self.backbone(x * 2)
-        return self.head(y[y.sum(1) > 0])
-
-
-class Branching(Detector):
-    def forward(self, x: Any) -> Any:
-        y = self.backbone(x * 2)
-        return y if y.sum() > 0 else self.head(y)
-
-
-@pytest.mark.parametrize("make", [Detector, Branching])
-def test_a_refusal_names_a_part_that_loads(make: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    with torch.device("meta"):
-        model = make()
-        with pytest.raises(ow.InvalidInputError, match="or load the part whose sizes are fixed: ") as refusal:
-            ow.load(model, args=(torch.empty(4, 8),))
-    advised = str(refusal.value).rpartition("fixed: ")[2]
-    assert advised == "load(model.backbone, args=(torch.empty(4, 8, device='meta'),))"
-    graph = eval(advised, {"load": ow.load, "torch": torch, "model": model})
-    assert [op.kind for op in graph.operators] == ["aten.linear.default", "aten.relu.default", "aten.linear.default"]
-    assert capfd.readouterr().err == ""

@@ -18,7 +18,7 @@ from opweave.formulations.memory_ordering.ordering_ilp import TimeIndexed
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.linear import Linear
 from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
-from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.known import Highs
 from tests.formulations.memory_ordering.programs import Inexpressible, NotLater, agrees, solved, two_branches
 from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 import opweave as ow
 from opweave.formulations.build import build_model
 from opweave.formulations.expressions import express
-from opweave.formulations.modeling.handles import WORDS, Handles
+from opweave.formulations.modeling.linear import WORDS, Handles
 from opweave.formulations.slicing.milp import Cuts
 from tests.oracles.slicing import cuts_of
 from tests.problems.pipeline.test_spec import four

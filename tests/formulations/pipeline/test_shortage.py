@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 import opweave as ow
-from opweave.formulations.pipeline.shortage import shortage, smallest_memory
+from opweave.formulations.pipeline.instance import shortage, smallest_memory
 from opweave.problems.pipeline.spec import Pipeline
 from tests.oracles.pipeline import best_pipeline
 from tests.strategies.pipeline import pipelines, replicated_pipelines
@@ -42,11 +42,11 @@ def chain(memory: list[int | None], **changes: object) -> Pipeline:
         ),
         (
             chain([35, 35], constraints=[ow.Colocate(ops=["P", "Q"])]),
-            "the 2 operators from 'P' to 'Q', which cannot be cut apart, need 40 bytes; 'd0', the largest",
+            "the 2 operators from 'P' to 'Q' cannot be cut apart and need 40 bytes; 'd0', the largest",
         ),
         (
             chain([35, 35]),
-            "at least 3 stages of 35 bytes (the largest device's memory), but there can be at most 2; 40 bytes",
+            "at least 3 stages are needed, but there can be at most 2; 40 bytes on every device would do",
         ),
         (chain([60], min_stages=2), "at least 2 stages are asked for"),
         (chain([60, 60], forbidden_devices=["d0", "d1"]), "no device may be used"),
@@ -60,7 +60,7 @@ def chain(memory: list[int | None], **changes: object) -> Pipeline:
         ),
         (
             chain([35, 35], constraints=[ow.Separate(ops=["P", "Q", "R"])]),
-            "Separate keeps 3 operators apart ('P', 'Q', 'R'), but there can be at most 2 stages",
+            "side constraints keep stages so short that at least 3 stages are needed, but there can be at most 2",
         ),
         (chain([29, 20]), "holds 29: 1 byte short"),
         (chain([60], min_stages=2), "there can be at most 1 stage"),

@@ -15,8 +15,8 @@ from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.whole import Interval
 from opweave.formulations.placement.cp import Intervals
 from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
+from opweave.solvers.engines.answers import Work
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.interval_child import IntervalWork
 from tests.formulations.placement.instances import Inexpressible, fork
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
@@ -30,7 +30,7 @@ TOLERANCE = 2e-6
 
 def solve_all(models: list[IntervalModel]) -> list:
     pytest.importorskip("ortools")
-    works = [IntervalWork(model.program(), 30.0, 0.0, seed=0, threads=1, workers=1) for model in models]
+    works = [Work("cp-sat", model.program(), seconds=30.0) for model in models]
     return run_in_child("cp-sat", "tests.formulations.placement.batch:solve_all", works, ChildLimits(120.0))
 
 

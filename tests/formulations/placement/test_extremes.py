@@ -17,8 +17,8 @@ from opweave.formulations.placement.jobs import Job, Pairs, apart_rows
 from opweave.formulations.placement.messages import flow_seconds, messages_of
 from opweave.formulations.placement.milp import Disjunctive
 from opweave.problems.errors import InfeasibleError
-from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import run_engine
+from opweave.solvers.engines.known import CpSat
 from opweave.solvers.run import Run
 from tests.formulations.placement.instances import StartsFrom, fork
 

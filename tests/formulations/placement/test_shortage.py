@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from opweave.formulations.placement.shortage import shortage
+from opweave.formulations.placement.instance import shortage
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import Colocate, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.costs import Costs
@@ -37,16 +37,19 @@ def three(*constraints, memory=(None, None), bandwidth=1.0, known=None):
 
 
 REASONS = [
-    (three(Pin(op="p", device="a"), Pin(op="p", device="b")), "'p' is pinned to several devices: 'a', 'b'"),
-    (three(Pin(op="p", device="a"), Forbid(op="p", device="a")), "'p' is pinned to 'a' and forbidden there"),
-    (three(Pin(op="p", device="a"), known={"p": "b"}), "'p' is pinned to 'a', where its time is not known"),
+    (three(Pin(op="p", device="a"), Pin(op="p", device="b")), "'p' has no device left to run on: pinned to 'a', 'b'"),
+    (
+        three(Pin(op="p", device="a"), Forbid(op="p", device="a")),
+        "pinned to 'a'; forbidden on 'a'; times known on 'a', 'b'",
+    ),
+    (three(Pin(op="p", device="a"), known={"p": "b"}), "pinned to 'a'; times known on 'b'"),
     (
         three(Forbid(op="p", device="a"), Forbid(op="p", device="b")),
-        "operator 'p' is forbidden on every device where its time is known: 'a', 'b'",
+        "operator 'p' has no device left to run on: forbidden on 'a', 'b'; times known on 'a', 'b'",
     ),
     (
         three(Pin(op="p", device="a"), Pin(op="q", device="b"), Colocate(ops=["p", "q"])),
-        "operators 'p', 'q' must share a device, but no device may run them all",
+        "operators 'p', 'q' must share a device, but have no device left to run on: pinned to 'a', 'b'",
     ),
     (
         three(memory=(25, 28)),
@@ -77,7 +80,7 @@ REASONS = [
         three(Pin(op="p", device="a"), Pin(op="q", device="b"), bandwidth=0.0),
         "operator 'q' on 'b' reads 'x', which 'p' makes on 'a', but no link or chain of links leads there",
     ),
-    (three(Precede(before="r", after="p")), "operator 'r' shall end before 'p' begins, but data or other such rules"),
+    (three(Precede(before="r", after="p")), "the order constraints close a cycle"),
 ]
 
 

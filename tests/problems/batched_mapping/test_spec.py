@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import opweave as ow
-from opweave.formulations.batched_mapping.shortage import shortage
+from opweave.formulations.batched_mapping.instance import shortage
 from opweave.formulations.batched_mapping.unsplit import unsplit, whole
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.oracles.placement import best_placement
@@ -208,20 +208,18 @@ def test_a_share_of_more_than_the_batch():
         two(constraints=[ow.Share(op="p", device="a", inputs=4)])
 
 
-def test_memory_too_small_names_the_largest_batch():
+def test_memory_too_small_names_the_largest_batch_of_an_operator():
     devices = [ow.Device(name="a", memory_bytes=24), ow.Device(name="b", memory_bytes=9)]
     cluster = ow.Cluster(devices=devices, bandwidth=[[0, 2], [2, 0]])
     reason = shortage(two(cluster=cluster))
-    assert reason == (
-        "operator 'p' cannot run 3 inputs: its devices have memory for 2 on 'a'; no batch of more than 1 can fit"
-    )
+    assert reason == "operator 'p' cannot run 3 inputs: the memory of its devices allows 2 at most"
     result = ow.solve(two(cluster=cluster))
     assert result.status is ow.Status.INFEASIBLE
     assert result.reason == reason
     tiny = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=12) for name in "ab"], bandwidth=[[0, 2], [2, 0]])
     assert shortage(two(cluster=tiny)) == (
-        "operator 'p' needs 17 bytes for its smallest batch on 'a', which holds 12: 5 bytes short, and no device that "
-        "may run it lacks less; no batch fits, not even one input"
+        "operator 'p' needs 17 bytes for its smallest batch; 'a', the largest device that may run it, holds 12: "
+        "5 bytes short"
     )
 
 
@@ -240,29 +238,26 @@ def in_a_row(sizes, batch, room):
     )
 
 
-LARGEST = {
-    "all arguments together": (((1, 2, 3, 4), 4, 30), "'a'; no batch of more than 1 can fit"),
-    "all operators together": (((1, 2, 3, 4), 3, 30), "hold 30: 30 bytes short; no batch of more than 1 can fit"),
-    "only what sizes make up": (((2, 4), 4, 70), "hold 70: 10 bytes short; no batch of more than 2 can fit"),
-    "none of these sizes": (((2, 4), 4, 39), "'a'; no batch fits, not even one input"),
-    "one input": (
-        ((1,), 1, 19),
-        "1 input needs 20 bytes on all devices together, which hold 19: 1 byte short; no batch",
-    ),
+SHORT = {
+    "one operator": (((1, 2, 3, 4), 4, 30), "operator 'p' cannot run 4 inputs: the memory of its devices allows 3 at"),
+    "all operators together": (((1, 2, 3, 4), 3, 30), "hold 30: 30 bytes short"),
+    "only what sizes make up": (((2, 4), 4, 39), "the memory of its devices allows 2 at most"),
+    "none of these sizes": (((2, 4), 4, 19), "operator 'p' needs 20 bytes for its smallest batch"),
+    "one input": (((1,), 1, 19), "the batch needs 20 bytes on all devices together, which hold 19: 1 byte short"),
 }
 
 
-@pytest.mark.parametrize(("given", "words"), LARGEST.values(), ids=LARGEST.keys())
-def test_the_largest_batch_is_a_limit(given, words):
+@pytest.mark.parametrize(("given", "words"), SHORT.values(), ids=SHORT.keys())
+def test_what_is_short_of_memory(given, words):
     assert words in shortage(in_a_row(*given))
 
 
-def test_sizes_with_gaps_limit_smaller_batches_only():
+def test_sizes_with_gaps():
     """Three inputs need one on b, which is too small; two and four run on a."""
     cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b", memory_bytes=0)], shared=1.0)
     table = {name: {"a": {2: 1.0, 4: 1.0}, "b": {1: 1.0}} for name in "pq"}
     problem = two(cluster=cluster, costs=ow.Costs.from_table(table))
-    assert shortage(problem).endswith("memory for 2 on 'a'; no smaller batch of more than 2 can fit")
+    assert shortage(problem).endswith("the memory of its devices allows 2 at most")
     assert ow.solve(problem.model_copy(update={"batch": 4})).status is ow.Status.OPTIMAL
 
 
@@ -273,18 +268,16 @@ def test_what_is_short_has_no_plan(problem):
     assert reason is None or best_batched_mapping(problem)[0] is None, reason
 
 
+RULES = "its times and side constraints allow"
 CONTRADICTIONS = {
-    "two shares": ([("p", "a", 1), ("p", "a", 2)], "'p' must run 2 inputs on 'a' by its share, which its times"),
-    "too many": ([("p", "a", 2), ("p", "b", 2)], "'p' may only run on 'a' (2 inputs by its share), 'b' (2 inputs by"),
-    "too few": ([("p", "a", 1), ("p", "b", 1)], "'p' may only run on 'a' (1 input by its share), 'b' (1 input by its"),
-    "forbidden": (
-        [("p", "a", 2), ow.Forbid(op="p", device="a")],
-        "'p' must run 2 inputs on 'a' by its share, which",
-    ),
-    "pinned": ([("p", "a", 1), ow.Pin(op="p", device="b")], "1 input on 'a' by its share, which its times, pins"),
-    "size": ([("q", "a", 3)], "'q' must run 3 inputs on 'a' by its share, which its times"),
-    "nowhere": ([("p", "a", 0), ow.Pin(op="p", device="a")], "'p' has no device left, because of its pins and shares"),
-    "pins": ([ow.Pin(op="p", device=name) for name in "ab"], "'p' has no device left, because of its pins"),
+    "two shares": ([("p", "a", 1), ("p", "a", 2)], f"'p' cannot run 3 inputs: {RULES} none"),
+    "too many": ([("p", "a", 2), ("p", "b", 2)], f"'p' cannot run 3 inputs: {RULES} none"),
+    "too few": ([("p", "a", 1), ("p", "b", 1)], f"'p' cannot run 3 inputs: {RULES} 2 at most"),
+    "forbidden": ([("p", "a", 2), ow.Forbid(op="p", device="a")], f"{RULES} none"),
+    "pinned": ([("p", "a", 1), ow.Pin(op="p", device="b")], f"{RULES} none"),
+    "size": ([("q", "a", 3)], f"'q' cannot run 3 inputs: {RULES} none"),
+    "nowhere": ([("p", "a", 0), ow.Pin(op="p", device="a")], "'p' has no device left to run on: pinned to 'a'; forb"),
+    "pins": ([ow.Pin(op="p", device=name) for name in "ab"], "'p' has no device left to run on: pinned to 'a', 'b'"),
 }
 
 
@@ -307,8 +300,8 @@ def test_a_share_that_memory_forbids():
     cluster = ow.Cluster(devices=[ow.Device(name="a", memory_bytes=30), ow.Device(name="b")], shared=1.0)
     problem = two(cluster=cluster, constraints=[ow.Share(op="p", device="a", inputs=3)])
     assert shortage(problem) == (
-        "operator 'p' needs 31 bytes for its share of 3 inputs on 'a', which holds 30: 1 byte short; no batch fits, "
-        "not even one input"
+        "operator 'p' needs 31 bytes for its smallest batch; 'a', the largest device that may run it, holds 30: "
+        "1 byte short"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.formulations.slicing.shortage import shortage
+from opweave.formulations.slicing.instance import shortage
 from opweave.problems.slicing.geometry import rulings
 
 
@@ -249,8 +249,11 @@ def test_rows_that_no_window_reads_need_no_memory() -> None:
 
 def test_reasons_name_what_is_there() -> None:
     apart = [ow.MaxDevices(count=1), ow.Separate(ops=["p", "q"])]
-    assert ow.solve(chain(constraints=apart)).reason == "no cuts respect the side constraints (MaxDevices, Separate)"
+    assert (
+        ow.solve(chain(constraints=apart)).reason
+        == "no plan of cuts respects the side constraints (MaxDevices, Separate)"
+    )
     assert ow.solve(chain(memory=(44, 44), constraints=[ow.Pin(op="q", device="b")])).reason == (
-        "operator 'q' may run on one device only and needs 64 bytes; no device that may run it holds more than 44: 20 "
-        "bytes short"
+        "operator 'q' may run on one device only and needs 64 bytes; 'b', the largest device that may run it, holds "
+        "44: 20 bytes short"
     )

@@ -8,8 +8,8 @@ import pytest
 
 import opweave as ow
 from opweave.solvers import registry
-from opweave.solvers.engines.base import Engine
 from opweave.solvers.engines.engine import HeadStart, run_engine
+from opweave.solvers.engines.known import Engine
 from opweave.solvers.registry import Feature, Solver, register
 from tests.formulations.memory_ordering.programs import two_branches
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from opweave.solvers.engines.answers import Answer, News, Work
-from opweave.solvers.engines.base import MatrixEngine
 from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.known import Engine
 
 HERE = "tests.solvers.engines.fakes"
 
@@ -74,11 +74,11 @@ def refuse(work: Work, send: Send) -> Answer:
 
 
 def wrong_values(work: Work, send: Send) -> Answer:
-    return Answer("solved", np.full(work.matrix.columns, 0.5), 0.0)
+    return Answer("solved", np.full(work.program.columns, 0.5), 0.0)
 
 
 def nan_values(work: Work, send: Send) -> Answer:
-    return Answer("solved", np.full(work.matrix.columns, np.nan), 0.0)
+    return Answer("solved", np.full(work.program.columns, np.nan), 0.0)
 
 
 def no_values(work: Work, send: Send) -> Answer:
@@ -93,7 +93,7 @@ def infeasible(work: Work, send: Send) -> Answer:
     return Answer("infeasible")
 
 
-class FakeChild(MatrixEngine):
+class FakeChild(Engine):
     """Runs one of the functions above."""
 
     name = "fake"

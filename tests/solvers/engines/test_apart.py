@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from opweave.solvers.engines import apart
-from opweave.solvers.engines.apart import with_highs
+from opweave.solvers.engines import highs_child
+from opweave.solvers.engines.highs_child import with_highs
 
 
 def double(number: int, _should_stop: Callable[[], bool]) -> int:
@@ -24,7 +24,7 @@ def fail(number: int, _should_stop: Callable[[], bool]) -> int:
 @pytest.fixture(params=["thread", "child"])
 def apart_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "child":
-        monkeypatch.setattr(apart, "highspy_fits", lambda: False)
+        monkeypatch.setattr(highs_child, "highspy_fits", lambda: False)
     return request.param
 
 
@@ -42,7 +42,7 @@ def test_what_fails_is_logged_and_not_printed(
 
 
 def test_a_child_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "highspy_fits", lambda: False)
+    monkeypatch.setattr(highs_child, "highspy_fits", lambda: False)
     assert with_highs(double, 21, 60.0, should_stop=lambda: True) is None
 
 
@@ -52,7 +52,7 @@ def test_nothing_breaks_where_ortools_was_there_first() -> None:
     script = """
 from ortools.sat.python import cp_model
 import opweave as ow
-from opweave.solvers.engines.apart import highspy_fits
+from opweave.solvers.engines.highs_child import highspy_fits
 from tests.tiny import PROBLEMS
 for kind, solver in (("memory_ordering", "auto"), ("memory_ordering", "highs"), ("placement", "auto")):
     result = ow.solve(PROBLEMS[kind], solver=solver)
@@ -82,7 +82,7 @@ def test_a_process_ends_after_the_calls_that_it_left_behind() -> None:
     """An interpreter that ends while a thread is inside C++ code aborts, and the process has no exit status 0."""
     script = """
 import os, signal, threading, time
-from opweave.solvers.engines.apart import aside
+from opweave.solvers.engines.highs_child import aside
 
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:

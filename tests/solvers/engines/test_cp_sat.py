@@ -11,8 +11,8 @@ import opweave as ow
 from opweave.formulations.placement.cp import Intervals
 from opweave.problems.errors import InvalidInputError
 from opweave.solvers import registry
-from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import HeadStart, run_engine
+from opweave.solvers.engines.known import CpSat
 from opweave.solvers.placement.engines import KNOWN_BEFORE
 from opweave.solvers.registry import Feature, Solver, register
 from tests.formulations.placement.instances import (

@@ -13,9 +13,8 @@ from pyomo.environ import Constraint as Row
 import opweave as ow
 from opweave.formulations.formulation import OutOfTimeError, find_formulation
 from opweave.solvers.engines.answers import Verdict
-from opweave.solvers.engines.base import Engine
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.known import Engine, Highs
 from opweave.solvers.engines.linear_child import rebuild
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Run
@@ -138,7 +137,7 @@ class _Claims(Engine):
     def version(self) -> None:
         return None
 
-    def work(self, task: Task, seconds: float | None) -> None:
+    def work(self, task: Task) -> None:
         raise AssertionError
 
     def solve(self, task: Task) -> Verdict:

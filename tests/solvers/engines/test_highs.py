@@ -16,14 +16,14 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines import highs_child
 from opweave.solvers.engines.answers import Answer, Work
-from opweave.solvers.engines.base import MatrixEngine, report
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.highs import Highs
 from opweave.solvers.engines.highs_child import STATUS, load_highs, run_checked
+from opweave.solvers.engines.known import Engine, Highs, report
 from opweave.solvers.engines.task import Task
 from tests.oracles.memory_ordering import best_ordering_by_states
 
 PLAIN = {"head_start": False}
+WORK = Work("highs", None)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(_: Highs, task: Task, work: Work) -> Answer:
         return highs_child.solve(work, lambda news: report(task, news))
 
-    monkeypatch.setattr(MatrixEngine, "answer", answer)
+    monkeypatch.setattr(Engine, "answer", answer)
 
 
 def knapsack(rows: int = 1) -> MatrixModel:
@@ -116,13 +116,13 @@ def test_every_model_status_of_highs_has_a_meaning_or_is_an_error():
 def test_rows_that_do_not_arrive_are_noticed(monkeypatch):
     monkeypatch.setattr(highspy.Highs, "getNumRow", lambda self: 1)
     with pytest.raises(EngineError, match="highs holds 2 columns, 1 rows"):
-        load_highs(knapsack(rows=2))
+        load_highs(knapsack(rows=2), WORK)
 
 
 def test_a_warning_on_the_way_is_an_error(monkeypatch):
     monkeypatch.setattr(highspy.Highs, "passModel", lambda self, lp: highspy.HighsStatus.kWarning)
     with pytest.raises(EngineError, match="kWarning to passModel"):
-        load_highs(knapsack())
+        load_highs(knapsack(), WORK)
 
 
 def test_rows_that_were_left_out_are_added_and_no_solution_may_break_them(monkeypatch, here):
@@ -130,9 +130,9 @@ def test_rows_that_were_left_out_are_added_and_no_solution_may_break_them(monkey
     sizes: list[int] = []
     plain = highs_child.load_highs
 
-    def counted(matrix: MatrixModel) -> highspy.Highs:
+    def counted(matrix: MatrixModel, work: Work) -> highspy.Highs:
         sizes.append(len(matrix.rows))
-        return plain(matrix)
+        return plain(matrix, work)
 
     monkeypatch.setattr(highs_child, "load_highs", counted)
     problem = circular()

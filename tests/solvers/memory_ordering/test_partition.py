@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opweave.adapters.load import load
+from opweave.formulations.derived import identity
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.reduction import identity
 from opweave.problems.constraints import Precede
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering

@@ -12,8 +12,7 @@ from benchmarks.overrun_cases import DEVICES, residual
 from benchmarks.shapes import slicings as random_slicings
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.geneflow import GenEFlow
-from opweave.formulations.slicing.instance import lower
-from opweave.formulations.slicing.shortage import shortage
+from opweave.formulations.slicing.instance import lower, shortage
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.anneal import DRAWS, anneal, scratch_for
 from opweave.solvers.slicing.arrays import arrays_of

@@ -5,24 +5,32 @@ Every tool is a key that the view understands, so that keyboard and mouse can do
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from opweave.adapters.report.html import text
-from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.wording import finders
-from opweave.adapters.report.workbench.data import least_bytes, memories, short
+from opweave.adapters.report.workbench.data import Box, Chain, Parts, least_bytes, memories, short
 from opweave.adapters.report.workbench.levels import Drawing
-from opweave.adapters.report.workbench.panels import Box, Chain, Parts
-from opweave.adapters.report.workbench.trace import trace
+from opweave.problems.result import Incumbent
 from opweave.problems.timeline import Timeline
-from opweave.problems.units import readable
+from opweave.problems.units import precise_seconds, readable
+
+if TYPE_CHECKING:
+    from opweave.adapters.report.view import AnyView
 
 COLOURS = 6
 """Number of different device colours in the style sheet."""
 
 MOST_NAMED = 12
 """Most devices that a legend names."""
+
+ROOM = 0.08
+"""Space above and below the lines, as a share of the height."""
+
+LEVELS, MOMENTS = 4, 5
+"""About as many labels are at the axes."""
 
 ZOOM = (("-", "\N{MINUS SIGN}", "Zoom out"), ("+", "+", "Zoom in"), ("0", "Fit", "Show everything"))
 HINT = '<span class="hint">Drag to pan; Ctrl and the wheel, or + and -, zoom.</span>'
@@ -224,3 +232,68 @@ def _parts(number: int, panel: Parts, timeline: Timeline) -> str:
     body = f'<div class="table slices" role="grid" aria-label="{text(panel.title)}">{row}</div>'
     keys = [*_device_keys(timeline), Key("wait", "waiting for data"), Key("work", "computing")]
     return _card(f"panel-{number}", panel.title, panel.about, legend=keys, body=body)
+
+
+def trace(incumbents: Sequence[Incumbent], seconds: float, unit: str) -> str:
+    """Draw two lines of steps; the labels keep their size, whatever the width of the page.
+
+    Parameters
+    ----------
+    incumbents
+        How objective and bound changed.
+    seconds
+        When the search ended.
+    unit
+        The objective's unit.
+    """
+    lines = {
+        "bound": [(each.seconds, each.bound) for each in incumbents if each.bound is not None],
+        "objective": [(each.seconds, each.objective) for each in incumbents if each.objective is not None],
+    }
+    values = [float(value) for points in lines.values() for _, value in points]
+    if not values:
+        return ""
+    last = max(seconds, incumbents[-1].seconds, 1e-6)
+    low, high = min(values), max(values)
+    space = ROOM * (high - low or abs(high) or 1.0)
+    low, high = low - space, high + space
+
+    def y(value: float) -> float:
+        return 100 * (high - value) / (high - low)
+
+    paths = "".join(
+        f'<path class="{name}" d="{_path([(100 * at / last, y(float(value))) for at, value in points])}"/>'
+        for name, points in lines.items()
+        if points
+    )
+    levels = "".join(
+        f'<i style="top: {y(value):.2f}%"></i>'
+        f'<span class="level" style="top: {y(value):.2f}%">{text(readable(value, unit))}</span>'
+        for value in _round(low, high, LEVELS, 1024 if unit == "bytes" else 1000)
+        if value >= 0
+    )
+    moments = "".join(
+        f'<span class="moment" style="left: {100 * at / last:.2f}%">{text(precise_seconds(at))}</span>'
+        for at in _round(0.0, last, MOMENTS, 1000)
+        if at <= 0.95 * last
+    )
+    box = f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">{paths}</svg>'
+    found = [f"{name} {readable(points[-1][1], unit)}" for name, points in lines.items() if points]
+    told = f"After {precise_seconds(last)}: {' and '.join(found[::-1])}."
+    return f'<div class="trace" role="img" aria-label="{text(told)}">{levels}{box}{moments}</div>'
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    (first, level), *others = points
+    moves = "".join(f"H{x:.3f}V{y:.3f}" for x, y in others)
+    return f"M{first:.3f} {level:.3f}{moves}H100"
+
+
+def _round(low: float, high: float, count: int, base: int) -> Iterator[float]:
+    """Round numbers in an interval: 1, 2 or 5 times a power of ten, in the unit of the largest, a power of ``base``."""
+    largest = max(abs(low), abs(high))
+    unit = float(base) ** max(0, math.floor(math.log(largest, base))) if base == 1024 and largest >= 1 else 1.0
+    rough = (high - low) / unit / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next((each * power for each in (1, 2, 5) if each * power >= rough), 10 * power) * unit
+    yield from (number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1))

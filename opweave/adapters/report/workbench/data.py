@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from opweave.adapters.error_messages import plain
+from opweave.adapters.report.timeline_tables import lanes, rows_of
 from opweave.adapters.report.workbench.levels import CELL, Drawing
-from opweave.adapters.report.workbench.panels import Chain, Panel
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_held, bytes_over_time, critical_rows, peak_bytes
@@ -30,10 +31,78 @@ DIGITS = 9
 MOST_MEMORIES, MOST_DEVICES, MOST_LANES = 6, 48, 4
 """Most memories, rows for devices, and lanes of a row that are drawn."""
 
-PORT_WORDS = {"send_port": "sends", "receive_port": "receives"}
-
 MOST_EXACT = 2**53
 """Largest integer that a script counts exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box in a chain.
+
+    Attributes
+    ----------
+    title, lines
+        What it says.
+    place
+        The device that it stands for, by its position in the timeline's resources; it gives the colour.
+    filled
+        Share of the box that is filled, such as the memory in use; None for no filling.
+    operators
+        The operators in it, by position in the graph.
+    link
+        What the arrow to the next box says; empty without an arrow.
+    width
+        Share of the bottleneck that the link takes; it gives the arrow's width.
+    limits, link_limits
+        Whether the box, or its link, is what limits the plan.
+    """
+
+    title: str
+    lines: Sequence[str]
+    place: int
+    filled: float | None = None
+    operators: Sequence[int] = ()
+    link: Sequence[str] = ()
+    width: float = 0.0
+    limits: bool = False
+    link_limits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Boxes one after the other, such as the stages of a pipeline."""
+
+    title: str
+    about: str
+    boxes: Sequence[Box]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One row per operator: how it is divided among devices, and how long the parts take.
+
+    Attributes
+    ----------
+    operators
+        By position in the graph. Shape (rows,).
+    shares
+        Share of every device, for each row. Shape (rows, devices).
+    words
+        A word for each row, such as the dimension along which it is cut.
+    waits, works
+        Seconds in which the slowest device waits for data and computes, for each row.
+    """
+
+    title: str
+    about: str
+    operators: Sequence[int]
+    shares: Sequence[Sequence[float]]
+    words: Sequence[str]
+    waits: Sequence[float]
+    works: Sequence[float]
+
+
+Panel = Chain | Parts
 
 
 def packed(document: object) -> str:
@@ -73,7 +142,7 @@ def document(view: AnyView, drawn: Drawing) -> dict[str, object]:
         "ends": result.bound if problem.unit == "seconds" and result.objective == timeline.end else None,
         "holds": least_bytes(view),
         "memories": memories(timeline),
-        "rows": _rows(timeline),
+        "rows": [{"resource": row, "title": short(title)} for row, title in rows_of(timeline, MOST_DEVICES)],
         "devices": _devices(view),
         "notes": _notes(view),
         "panels": [_panel(panel) for panel in view.panels()],
@@ -95,38 +164,6 @@ def least_bytes(view: AnyView) -> float | None:
     if view.problem.unit != "bytes" or bound is None or len(drawn) > 1:
         return None
     return bound if bound < 2 * peak_bytes(view.timeline) else None
-
-
-def _rows(timeline: Timeline) -> list[dict[str, object]]:
-    """Rows of the schedule: the busiest devices with their ports, and what all devices share."""
-    runs = np.bincount(timeline.activities.resource, minlength=len(timeline.resources))
-    devices = [row for row, each in enumerate(timeline.resources) if each.kind == "device"]
-    found = []
-    for device in sorted(sorted(devices, key=lambda row: -runs[row])[:MOST_DEVICES]):
-        name = timeline.resources[device].name
-        found.append((device, name))
-        found += [
-            (row, PORT_WORDS[each.kind])
-            for row, each in enumerate(timeline.resources)
-            if each.kind in PORT_WORDS and each.name == name
-        ]
-    found += [(row, each.name) for row, each in enumerate(timeline.resources) if each.kind in {"link", "channel"}]
-    return [{"resource": row, "title": short(title)} for row, title in found]
-
-
-def _lanes(timeline: Timeline) -> list[int]:
-    """Lanes of the activities, so that those of one resource do not overlap; empty if all are in the first one."""
-    acts = timeline.activities
-    lanes = np.zeros(len(acts), dtype=np.int64)
-    free: dict[int, list[float]] = {}
-    for row in np.lexsort((acts.end, acts.start)).tolist():
-        ends, start = free.setdefault(int(acts.resource[row]), []), acts.start[row] + 1e-9 * timeline.end
-        lane = next((lane for lane, end in enumerate(ends) if end <= start), len(ends))
-        if lane == len(ends) < MOST_LANES:
-            ends.append(0.0)
-        lanes[row] = lane = min(lane, MOST_LANES - 1)
-        ends[lane] = float(acts.end[row])
-    return lanes.tolist() if lanes.any() else []
 
 
 def _panel(panel: Panel) -> dict[str, object]:
@@ -241,6 +278,7 @@ def _story(timeline: Timeline, graph_bytes: IntArray) -> dict[str, object]:
     other = np.where(acts.twin >= 0, acts.twin, numbers)  # a transfer's second end has the times of the first
     again = (other < numbers) & (acts.start == acts.start[other]) & (acts.end == acts.end[other])
     sizes = np.append(np.zeros(timeline.names.operators, dtype=np.int64), graph_bytes)[: len(timeline.names.texts)]
+    lane = np.minimum(lanes(timeline), MOST_LANES - 1)
     usual = np.append(sizes, np.zeros(len(timeline.names.texts) - len(sizes), dtype=np.int64))[acts.what]
     return {
         "end": _short(timeline.end),
@@ -259,7 +297,7 @@ def _story(timeline: Timeline, graph_bytes: IntArray) -> dict[str, object]:
         else [],
         "count": acts.count.tolist() if (acts.count != 1).any() else [],
         "round": acts.round.tolist() if acts.round.any() else [],
-        "lane": _lanes(timeline),
+        "lane": lane.tolist() if lane.any() else [],
         "path": _steps(row for rows in path for row in rows[:1]),
         "lives": {
             "storage": _steps(lives.storage),

@@ -128,7 +128,7 @@ def _verdict(view: AnyView) -> str:
 
 def _bars(view: AnyView) -> Iterable[str]:
     result, before = view.result, view.before()
-    rows = [] if before is None else [(before.name, "before", view.objective_of(before))]
+    rows = [] if before is None else [(before.name, "before", before.objective)]
     rows += [(f"this {view.noun}", "plan", result.objective), ("lower bound", "bound", result.bound)]
     known = [(name, look, value) for name, look, value in rows if value is not None and value >= 0]
     largest = max((value for _, _, value in known), default=0.0) or 1.0

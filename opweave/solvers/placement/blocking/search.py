@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 import numpy as np
 
-from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.calls import SUPPORTS, CallInstance, calls_of, lower_calls
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
@@ -299,22 +297,3 @@ def solve_calls(problem: Placement, run: Run) -> Outcome:
     if run.best is None:
         return Outcome(run.termination(), reason=f"{no_plan_found(problem)}, and no proof that there is none")
     return Outcome(Termination.BUDGET if seconds is None and not run.closed() else run.termination())
-
-
-def good_calls(problem: Placement) -> Schedule | None:
-    """The best plan of one place that the referee accepts; None if there is none."""
-    run = Run()
-    with suppress(ContradictionError):
-        CallSearch(problem, run).in_one_place()
-    plans = (each.solution for each in reversed(run.candidates))
-    return next((plan for plan in plans if isinstance(plan, Schedule) and problem.evaluate(plan).feasible), None)
-
-
-def bound_of_calls(problem: Placement) -> float | None:
-    """The bound over paths, in seconds; None if there is no plan."""
-    run = Run()
-    try:
-        prove(lower_calls(problem), run)
-    except ContradictionError:
-        return None
-    return run.bound

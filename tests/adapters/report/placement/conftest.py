@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opweave.formulations.placement.shortage import shortage
+from opweave.formulations.placement.instance import shortage
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor

@@ -41,7 +41,7 @@ def test_every_operator_and_transfer_is_a_bar(problem: Placement, result: Result
 def test_the_words_are_there(problem: Placement, result: Result[Schedule]) -> None:
     figure = show(problem, result).figure()
     axes, shares = figure.axes
-    assert axes.get_title(loc="left") == "fork: 15 ms on 2 of 3 devices, 1.33 times as fast as the best single one"
+    assert axes.get_title(loc="left") == "fork: 15 ms on 2 of 3 devices, 1.33 times as fast as the best single device"
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert "end: 15 ms" in legend
     assert "lower bound: no plan ends before 12 ms" in legend
@@ -93,4 +93,4 @@ def test_the_title_of_nothing() -> None:
         costs=Costs(operators=(), devices=("a",), table=()),
     )
     axes = show(empty, result_of(empty, Schedule(device={}, start={}))).figure().axes[0]
-    assert axes.get_title(loc="left") == "graph: nothing to run"
+    assert axes.get_title(loc="left") == "graph: 0 s"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opweave.adapters.report.timeline_trace import lanes
+from opweave.adapters.report.timeline_tables import lanes
 from opweave.adapters.report.views import show
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.result import Result
+from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, Timeline
 from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of
 from tests.adapters.report.placement.schedules import schedule_on
 
@@ -70,7 +72,7 @@ def test_the_trace_has_a_track_for_each_device_and_port(problem: Placement, resu
     assert len(blocks) == 10 + 2 * 2
     sending = next(event for event in blocks if event["tid"] == tracks["a sends"])
     assert (sending["name"], round(sending["ts"]), round(sending["dur"])) == ("stem", 2000, 1000)
-    assert sending["args"] == {"from": "a", "to": "b", "bytes": 2000}
+    assert sending["args"] == {"source": "a", "target": "b", "bytes": 2000}
 
 
 def test_arrows_lie_in_blocks_and_run_forward(problem: Placement, result: Result[Schedule]) -> None:
@@ -93,8 +95,12 @@ def test_arrows_lie_in_blocks_and_run_forward(problem: Placement, result: Result
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 5))))
 @settings(max_examples=50)
 def test_no_two_activities_of_a_lane_overlap(rows: list[tuple[str, int, int]]) -> None:
-    activities = sorted(((place, start, start + lasts) for place, start, lasts in rows), key=lambda one: one[1])
-    lane_of = lanes(activities)
-    for index, (place, start, _) in enumerate(activities):
-        for lane, (other, _, end) in zip(lane_of[:index], activities[:index], strict=True):
-            assert (place, lane_of[index]) != (other, lane) or end <= start
+    recorder = Recorder()
+    for place, start, lasts in rows:
+        recorder.activity(ActivityKind.RUN, "ab".index(place), 0, start, start + lasts)
+    resources = tuple(Resource(name, "link", exclusive=False) for name in "ab")
+    played = Timeline("seconds", resources, Names(("op",), 1, 0), recorder.activities(), recorder.lifetimes())
+    acts, lane = played.activities, lanes(played)
+    for one, other in itertools.combinations(range(len(acts)), 2):
+        if (acts.resource[one], lane[one]) == (acts.resource[other], lane[other]):
+            assert acts.end[one] <= acts.start[other] or acts.end[other] <= acts.start[one]

@@ -1,19 +1,65 @@
-"""Free time of devices and ports, so that work can fill gaps.
+"""What the searches of several problems share: loops in pieces, limits, and the free time of devices and ports.
 
-Resource r < devices is device r; ``devices + k`` is the send port and ``2 * devices + k`` the receive port of device k.
+In a :class:`Timeline`, resource r < devices is device r; ``devices + k`` is the send port and ``2 * devices + k`` the
+receive port of device k. Work can fill gaps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.loops import helper
+from opweave.solvers.loops import clock, helper
+
+PIECE = 0.03
+"""Seconds of a piece of a long loop: between two of them a solver rests, or ends."""
 
 MOST_GAPS = 256
 """Gaps remembered for every resource. The earliest are dropped first, which bounds the work per operator."""
+
+
+def in_pieces(work: Callable[[int], bool], steps: int, should_stop: Callable[[], bool], first: int = 256) -> bool:
+    """Call ``work`` with a rising number of steps until it has done; what it does must not depend on the pieces.
+
+    Parameters
+    ----------
+    work
+        Goes on until this many steps have been made in all; returns whether nothing is left to do.
+    steps
+        Most steps in all.
+    should_stop
+        Asked after every piece.
+    first
+        Steps of the first piece; how many the others have follows from how long they take.
+
+    Returns
+    -------
+    bool
+        Whether nothing was left to do.
+    """
+    done, piece = 0, first
+    while done < steps:
+        began = clock()
+        piece = max(1, min(piece, steps - done))
+        if work(done + piece):
+            return True
+        done += piece
+        piece = int(piece * min(2.0, PIECE / max(clock() - began, 1e-9)))
+        if should_stop():
+            return False
+    return False
+
+
+@helper
+def exceeds(used: IntArray, capacity: IntArray) -> bool:
+    """Whether any number exceeds its limit."""
+    over = False
+    for i in range(len(used)):
+        over = over or used[i] > capacity[i]
+    return over
 
 
 class Timeline(NamedTuple):

@@ -1,14 +1,16 @@
-"""Engines: programs that solve models, each in a child process; how work is handed over, and how answers are judged."""
+"""The engines: programs that solve models, each in a child process; how work is handed over, how answers are judged."""
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, ClassVar
 
+import numpy as np
+
+from opweave.formulations.modeling.arrays import Program
+from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.errors import EngineError
 from opweave.solvers.arguments import checked_whole
@@ -19,16 +21,26 @@ from opweave.solvers.run import Run
 
 MEMORY_OPTION = "memory_bytes"
 
+WORKERS_OPTION, WORKERS = "workers", 6
+"""Number of search strategies that take turns on CP-SAT's cores. Several prove far more than one, even on a single
+core. Proofs are the same every time; with more than one, the choice among equally good solutions may differ."""
+
 END_SECONDS = 1.0
 """Seconds that a child gets to end by itself once its time is over."""
+
+GRACE, LEAST_GRACE = 0.05, 0.1
+"""The same for CP-SAT, which reports its findings at once: a share of its time limit, and a number of seconds."""
 
 SEEDS = 10**8
 """Seeds are taken modulo this; CBC takes no larger ones."""
 
+CLOSE_ENOUGH = 2e-7
+"""Relative gap that counts as closed by CP-SAT for seconds, below their rounding error. Bytes are integers."""
+
 _installed_version = cache(version)  # to read it from the disk takes as long as many a small solve
 
 
-class Engine(ABC):
+class Engine:
     """A program that solves models.
 
     Attributes
@@ -38,24 +50,40 @@ class Engine(ABC):
     package, install
         The Python package that it needs, and the command that installs it.
     function
-        ``"package.module:function"``, called in a child process: it takes the work, sends :class:`News` and returns an
-        :class:`Answer`.
+        ``"package.module:function"``, called in a child process: it takes a :class:`Work`, sends :class:`News` and
+        returns an :class:`Answer`.
     takes
         The kind of model that the engine solves.
     separates
         Whether it uses :meth:`Task.missing_rows`, and so supports formulations that leave rows out.
+    close
+        Relative gap of seconds that counts as closed.
     """
 
     name: str
     package: str
     install: str
     function: str
-    takes: ClassVar[type[LinearModel]] = LinearModel
-    separates: ClassVar[bool] = False
+    takes: type[LinearModel] = LinearModel
+    separates = False
+    close = 0.0
 
-    @abstractmethod
-    def work(self, task: Task, seconds: float | None) -> Any:
-        """The work of the child, which has ``seconds`` for it."""
+    def work(self, task: Task) -> Work:
+        """The work of the child: the arrays, without names."""
+        run, program = task.run, task.program
+        bare = None
+        if isinstance(program, Program):
+            bare = replace(program.matrix, names=(), rows=replace(program.matrix.rows, names=()))
+        return Work(
+            engine=self.name,
+            program=bare or program,
+            start=task.start,
+            seconds=run.remaining(),
+            gap=run.gap if task.problem.unit == "bytes" else max(run.gap, self.close),
+            seed=run.seed % SEEDS,
+            threads=run.threads,
+            strategies=checked_whole(f"option {WORKERS_OPTION!r}", run.option(WORKERS_OPTION, WORKERS), 1),
+        )
 
     def grace(self, _seconds: float) -> float:
         """Seconds by which the child may exceed its time limit."""
@@ -73,9 +101,9 @@ class Engine(ABC):
         EngineError
             If it crashes, fails, or returns something that cannot be true.
         """
-        return judge(self.name, task, self.answer(task, self.work(task, task.run.remaining())))
+        return judge(self.name, task, self.answer(task, self.work(task)))
 
-    def answer(self, task: Task, work: Any) -> Answer | None:
+    def answer(self, task: Task, work: Work) -> Answer | None:
         """The answer of the child; None if it was killed."""
         answer: Answer | None = run_in_child(
             self.name,
@@ -101,20 +129,42 @@ class Engine(ABC):
             return None
 
 
-class MatrixEngine(Engine):
-    """An engine for linear programs: its function takes a :class:`Work`."""
+class Highs(Engine):
+    """HiGHS; it adds rows that formulations leave out, in rounds."""
 
-    def work(self, task: Task, seconds: float | None) -> Work:
-        """The arrays, without names."""
-        return Work(
-            engine=self.name,
-            matrix=replace(task.matrix, names=(), rows=replace(task.matrix.rows, names=())),
-            start=task.start,
-            seconds=seconds,
-            gap=task.run.gap,
-            seed=task.run.seed % SEEDS,
-            threads=task.run.threads,
-        )
+    name, package, install = "highs", "highspy", "pip install highspy"
+    function = "opweave.solvers.engines.highs_child:solve"
+    separates = True
+
+    def solve(self, task: Task) -> Verdict:
+        """Solve; while the best solution violates rows that were left out, add them and solve again."""
+        if task.matrix.columns == 0:
+            report(task, News(np.zeros(0), task.matrix.offset))
+            return "solved"
+        work = self.work(task)
+        while True:
+            verdict = judge(self.name, task, self.answer(task, work))
+            if verdict != "solved" or task.whole or task.run.closed():
+                return verdict
+            if task.run.should_stop():
+                return "stopped"
+            missing = task.missing_rows()
+            if not len(missing):
+                raise EngineError(f"{self.name} returned a solution that breaks rows which it was given")
+            work = replace(self.work(task), program=replace(work.program, rows=work.program.rows.joined(missing)))
+
+
+class CpSat(Engine):
+    """CP-SAT, for programs of integers and intervals. It cannot share a process with HiGHS."""
+
+    name, package, install = "cp-sat", "ortools", "pip install ortools"
+    function = "opweave.solvers.engines.interval_child:solve"
+    takes = IntervalModel
+    close = CLOSE_ENOUGH
+
+    def grace(self, seconds: float) -> float:
+        """Few seconds are enough, because the child reports its findings at once."""
+        return min(END_SECONDS, max(LEAST_GRACE, GRACE * seconds))
 
 
 def memory(run: Run) -> int | None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import opweave as ow
-from opweave.formulations.on_cluster import asked_of, capacity_of, left_to_run_on, permitted, room_of, tied, too_large
-from opweave.formulations.once import once
+from opweave.formulations.derived import once
+from opweave.formulations.on_cluster import capacity_of, left_to_run_on, permitted, tied, too_large
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import lower
 from opweave.problems.arrays import NO_LIMIT
@@ -53,20 +53,16 @@ def test_pins_forbids_and_ties_by_hand() -> None:
         [False, True],
         [False, True],
     ]
-    with pytest.raises(ContradictionError, match="'q' has no device left"):
+    with pytest.raises(ContradictionError, match="'q', 'r' must share a device, but have no device left"):
         left_to_run_on(graph, ["a", "b"], known, group, [*rules, ow.Pin(op="r", device="a")])
-    asked = asked_of("pqr", rules)
-    assert [[asked[name].allow(device) for device in "ab"] for name in "pqr"] == allowed.tolist()
 
 
-def test_room_and_what_is_too_large() -> None:
-    assert capacity_of([3, None]).tolist() == [3, NO_LIMIT]
-    assert room_of([3, 4]) == 7
-    assert room_of([3, None]) is None
-    limits = {"a": 3, "b": 5, "c": None}
-    assert too_large("p needs 9", 9, ["a", "b"], limits) == (
-        "p needs 9; 'b', the largest device that may run it, holds 5: 4 bytes short"
-    )
-    assert too_large("p needs 9", 9, ["a", "c"], limits) is None
-    assert too_large("p needs 5", 5, ["a", "b"], limits) is None
-    assert too_large("p needs 9", 9, [], limits) is None
+def test_what_is_too_large() -> None:
+    capacity = capacity_of([3, 5, None])
+    assert capacity.tolist() == [3, 5, NO_LIMIT]
+
+    def said(needed: int, *able: bool) -> str | None:
+        return too_large("p needs 9", needed, np.array(able), capacity, "abc")
+
+    assert said(9, True, True, False) == "p needs 9; 'b', the largest device that may run it, holds 5: 4 bytes short"
+    assert said(9, True, False, True) is said(5, True, True, False) is said(9, False, False, False) is None

@@ -1,16 +1,50 @@
-"""Reductions: a problem rewritten as a smaller one, and the conversion of its solutions back."""
+"""What is derived from problems: values that are computed once per problem, and smaller problems (reductions).
+
+Problems never change, so a value is computed once per problem object. A reduction is a problem rewritten as a smaller
+one, and the conversion of its solutions back.
+"""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial, wraps
 from typing import Any, Generic, TypeVar
 
-from opweave.problems.problem import Problem
+from opweave.problems.problem import Problem, collector_paused
 from opweave.problems.solution import Solution
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 SolutionT = TypeVar("SolutionT", bound=Solution)
+ValueT = TypeVar("ValueT")
+
+
+def once(work_out: Callable[[ProblemT], ValueT]) -> Callable[[ProblemT], ValueT]:
+    """Remember the value of a problem for as long as that object lives; errors are raised anew each time.
+
+    Values are shared, so callers must not change them.
+    """
+    known: dict[int, tuple[weakref.ref[ProblemT], ValueT]] = {}
+
+    @wraps(work_out)
+    def asked(problem: ProblemT) -> ValueT:
+        key = id(problem)
+        there = known.get(key)
+        if there is not None and there[0]() is problem:
+            return there[1]
+        with collector_paused():
+            value = work_out(problem)
+        known[key] = (weakref.ref(problem, partial(_forget, known, key)), value)
+        return value
+
+    return asked
+
+
+def _forget(known: dict[int, tuple[weakref.ref[ProblemT], ValueT]], key: int, gone: weakref.ref[ProblemT]) -> None:
+    """Drop the value of a dead problem, unless another problem has its address by now."""
+    if key in known and known[key][0] is gone:
+        del known[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +76,6 @@ class Reduction(Generic[ProblemT, SolutionT]):
     problem: ProblemT
     lift: Callable[[SolutionT], SolutionT]
     exact: bool
-
-    def then(self, further: Callable[[ProblemT], Reduction[ProblemT, SolutionT]]) -> Reduction[ProblemT, SolutionT]:
-        """Reduce the smaller problem once more; the result is exact if both steps are."""
-        second = further(self.problem)
-        first_lift, second_lift = self.lift, second.lift
-        return Reduction(
-            problem=second.problem,
-            lift=lambda solution: first_lift(second_lift(solution)),
-            exact=self.exact and second.exact,
-        )
 
 
 def identity(problem: ProblemT) -> Reduction[ProblemT, Any]:

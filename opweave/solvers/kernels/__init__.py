@@ -1,1 +1,0 @@
-"""What several kinds of loops need."""

@@ -1,1 +1,0 @@
-"""Code that the solvers of several problems share: busy times with gaps, the best bound so far, annealing rounds."""
