@@ -58,7 +58,7 @@ def main() -> None:
     paths = [TESTS / "small_int8.tflite", TESTS / "small.xml"] if told.smoke or not told.paths else told.paths
     with tempfile.TemporaryDirectory() as folder:
         ow.solve(ow.MemoryOrdering(graph=ow.load(TESTS / "small.xml")), time_limit=LIMIT)  # loops are compiled
-        heads = ("model", "operators", "listed live", "best live", "TFLM's arena", "opweave's", "proof", "seconds")
+        heads = "model | operators | listed live | best live | TFLM's arena | opweave's | proof | seconds"
         show("Arenas of model files", heads, list(rows(paths, dims, Path(folder))))
 
 

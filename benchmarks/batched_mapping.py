@@ -1,7 +1,7 @@
-"""Benchmarks of batched mapping: Tables I, III, IV, V and Figure 7 of "DiviML", with synthetic costs.
+"""Benchmarks of batched mapping: Tables I, III, IV and V of "DiviML", with synthetic costs.
 
-Run ``python -m benchmarks.batched_mapping`` for everything, or name parts: ``latency speed throughput wires servers
-sizes decoder progress``; ``--smoke`` uses small networks and short limits. The tables show the paper's numbers
+Run ``python -m benchmarks.batched_mapping`` for everything, or name parts: ``latency speed throughput servers
+sizes``; ``--smoke`` uses small networks and short limits. The tables show the paper's numbers
 beside ours. The paper's graphs and profiles are not public, so absolute values differ; only ratios can be compared.
 Seconds are wall time of the solve with the referee's check; loops are compiled before.
 """
@@ -9,15 +9,14 @@ Seconds are wall time of the solve with the referee's check; loops are compiled 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import gettempdir
+from itertools import product
 
 import numpy as np
 
 import opweave as ow
 from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
-from benchmarks.tables import milliseconds, percent, run_parts, show, timed
+from benchmarks.tables import milliseconds, percent, run_parts, show, table, timed
 
 ROWS = (
     Stack(),
@@ -67,7 +66,12 @@ def value(problem: ow.BatchedMapping, solver: str, seconds: float | None = None,
     return ow.solve(problem, solver=solver, time_limit=seconds, **options).objective
 
 
-def latency_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Table I again, one input, 10 modules ER(0.2): ms",
+    "network | paper: HEFT EA SPLIT LB | BD | MET | Greedy | HEFT | auto | bound | gap | proof | seconds",
+    note="auto: 60 s at most.",
+)
+def latency(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """One input: every baseline, the plan and its bound."""
     limit = 2.0 if smoke else 60.0
     for stack in ROWS[:2] if smoke else ROWS:
@@ -87,18 +91,11 @@ def latency_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
-def latency(*, smoke: bool) -> None:
-    """Table I."""
-    show(
-        "Table I again, one input, 10 modules ER(0.2): ms",
-        ("network", "paper: HEFT EA SPLIT LB", "BD", "MET", "Greedy", "HEFT", "auto", "bound", "gap", "proof",
-         "seconds"),
-        latency_rows(smoke=smoke),
-        note="auto: 60 s at most.",
-    )  # fmt: skip
-
-
-def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Table III again: SPLIT against the whole program in HiGHS, one input: ms, seconds",
+    "network | paper: MILP, SPLIT s | SPLIT | status | seconds | HiGHS | gap | seconds | factor",
+)
+def speed(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """SPLIT against the whole program."""
     limit = 1.0 if smoke else 120.0
     channels = [(1, "sdep")] if smoke else [(1, "sdep"), (2, "sdep"), (2, "wdep")]
@@ -121,70 +118,27 @@ def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
-def speed(*, smoke: bool) -> None:
-    """Table III."""
-    show(
-        "Table III again: SPLIT against the whole program in HiGHS, one input: ms, seconds",
-        ("network", "paper: MILP, SPLIT s", "SPLIT", "status", "seconds", "HiGHS", "gap", "seconds", "factor"),
-        speed_rows(smoke=smoke),
-    )
-
-
-def throughput_rows(growth: str, rows: tuple[Stack, ...], *, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Table IV again, 16 inputs in batches of 4, 8, 12, 16, 10 modules ER(0.2): inputs per second",
+    "network, costs | paper: bHEFT SA SPLIT UB | BD | bMET | bGreedy | bHEFT | data par. | auto | at most | "
+    "bound/best | proof",
+    note="A: time grows almost with the batch; C: mostly launch. auto: 60 s.",
+)
+def throughput(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Sixteen inputs: inputs per second of the baselines, SPLIT, the whole program and the plan; the upper bound."""
-    limit = 1.0 if smoke else 60.0
-    for stack in rows:
+    for growth, stack in product("A" if smoke else "AC", ROWS[:1] if smoke else ROWS):
         problem = stacked(small(stack, smoke=smoke), 16, growth)
         cells = [value(problem, name) for name in (*LISTS, "data_parallel")]
-        result = ow.solve(problem, time_limit=limit)
+        result = ow.solve(problem, time_limit=1.0 if smoke else 60.0)
         assert result.bound is not None
         assert all(cell is None or result.objective <= cell * (1 + 1e-9) for cell in cells)
-        rates = ["-" if cell is None else f"{16 / cell:.1f}" for cell in (*cells, result.objective, result.bound)]
-        name = (
-            stack.label if stack.wires == "ER" and stack.nodes == 10 else f"{stack.wires}({stack.nodes}), {stack.label}"
-        )
         yield (
-            f"{name}, {growth}",
-            " ".join(np.array(TABLE_IV[name].split())[[3, 5, 6, 7]]) if name in TABLE_IV else "-",
-            *rates,
+            f"{stack.label}, {growth}",
+            " ".join(np.array(TABLE_IV[stack.label].split())[[3, 5, 6, 7]]),
+            *("-" if cell is None else f"{16 / cell:.1f}" for cell in (*cells, result.objective, result.bound)),
             f"{result.bound / result.objective:.3f}",
             (result.bound_source or "-")[:12],
         )
-
-
-COLUMNS = (
-    "BD",
-    "bMET",
-    "bGreedy",
-    "bHEFT",
-    "data par.",
-    "auto",
-    "at most",
-    "bound/best",
-    "proof",
-)
-
-
-def throughput(*, smoke: bool) -> None:
-    """Table IV."""
-    for growth in "A" if smoke else "AC":
-        show(
-            "Table IV again, 16 inputs in batches of 4, 8, 12, 16, 10 modules ER(0.2): inputs per second",
-            ("network, costs", "paper: bHEFT SA SPLIT UB", *COLUMNS),
-            throughput_rows(growth, ROWS[:1] if smoke else ROWS, smoke=smoke),
-            note="A: time grows almost with the batch; C: mostly launch. auto: 60 s.",
-        )
-
-
-def wires(*, smoke: bool) -> None:
-    """Other random graphs, and modules of 32 nodes."""
-    cases = [Stack(5, c, d, w, n) for w in ("WS", "BA") for n in (10, 32) for c, d in ((1, "sdep"), (2, "wdep"))]
-    cases += [Stack(5, 1, "sdep", "ER", 32)]
-    show(
-        "Other wires, 5 modules, 16 inputs: inputs per second",
-        ("network, costs", "paper", *COLUMNS),
-        throughput_rows("A", tuple(cases[:1] if smoke else cases), smoke=smoke),
-    )
 
 
 def servers(*, smoke: bool) -> None:
@@ -205,86 +159,22 @@ def servers(*, smoke: bool) -> None:
     ]
     show(
         f"Table V again: {problem.graph.name} on {count} servers of {devices} devices, {batch} inputs",
-        ("plan", "paper: inputs/s", "ms", "inputs/s"),
+        "plan | paper: inputs/s | ms | inputs/s",
         [(name, paper, milliseconds(took), f"{batch / took:.1f}") for name, paper, took in rows if took],
         note=f"bound by {result.bound_source}",
     )
 
 
-def sizes(*, smoke: bool) -> None:
+@table("One input over one channel", "tasks | ms | bound | gap | status | seconds")
+def sizes(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """One channel, one input: 120 and 340 tasks."""
-    cases = ((Stack(2, nodes=4), 2.0),) if smoke else ((Stack(), 10.0), (Stack(10, nodes=32), 120.0))
-    rows = []
-    for stack, limit in cases:
+    for stack, limit in ((Stack(2, nodes=4), 2.0),) if smoke else ((Stack(), 10.0), (Stack(10, nodes=32), 120.0)):
         problem = stacked(stack)
         with timed() as clock:
             result = ow.solve(problem, time_limit=limit)
         cells = (milliseconds(result.objective), milliseconds(result.bound), percent(result.gap))
-        rows.append((len(problem.graph.operators), *cells, result.status.value, f"{clock.seconds:.1f}"))
-    show("One input over one channel", ("tasks", "ms", "bound", "gap", "status", "seconds"), rows)
-
-
-def decoder(*, smoke: bool) -> None:
-    """Number of plans per second that the decoder evaluates."""
-    from benchmarks.decoding import decode_many
-    from opweave.formulations.batched_mapping.instance import lower
-    from opweave.solvers.batched_mapping.arrays import arrays_of, no_strings, nodes_of
-
-    problem = stacked(small(Stack(), smoke=smoke), 16)
-    instance = lower(problem)
-    arrays = arrays_of(instance)
-    where = np.random.default_rng(0).integers(0, 3, (instance.operators, instance.granules))
-    times = 2_000 if smoke else 300_000
-    order = nodes_of(instance, instance.order)
-    decode_many(arrays, no_strings(arrays, where), order, 10)
-    with timed() as clock:
-        decode_many(arrays, no_strings(arrays, where), order, times)
-    rows = [(f"{instance.operators} tasks x 3, 4 granules", f"{times / clock.seconds:,.0f}")]
-    show("Decoder: whole plans a second on one core", ("instance", "plans/s"), rows)
-
-
-def progress(*, smoke: bool) -> None:
-    """Figure 7: throughput over time for several solvers, as a picture in the current folder."""
-    from benchmarks.figures import throughput_figure
-    from opweave.adapters.report.figures import save_figure
-
-    limit = 0.5 if smoke else 60.0
-    stack = small(Stack(channels=2, dependency="wdep"), smoke=smoke)
-    problem = stacked(stack, 16)
-    names = ("auto", "local") if smoke else ("auto", "local", "highs")
-    runs = {name: ow.solve(problem, solver=name, time_limit=limit) for name in names}
-    title = f"{problem.graph.name}, 16 inputs: best plan and bound over time"
-    figure = ow.progress_figure(problem, runs, seconds=limit, title=title)
-    folder = Path(gettempdir())
-    save_figure(figure, folder / "batched-progress.png")
-    curves: dict[str, list[tuple[int, float]]] = {"auto": [], "HEFT": [], "best device": [], "upper bound": []}
-    for batch in (4, 8) if smoke else (4, 8, 16, 32, 64):
-        sized = stacked(stack, batch)
-        result = ow.solve(sized, time_limit=limit / 6)
-        found = (result.objective, value(sized, "heft"), value(sized, "best_device"), result.bound)
-        for points, took in zip(curves.values(), found, strict=True):
-            if took:
-                points.append((batch, batch / took))
-    figure = throughput_figure(curves, f"{problem.graph.name}: throughput against the batch")
-    save_figure(figure, folder / "batched-throughput.png")
-    rows = [(name, f"{16 / result.objective:.1f}") for name, result in runs.items() if result.objective]
-    show("Figure 7 again", ("solver", "inputs/s at the end"), rows, note=f"Drawn to {folder}/batched-*.png.")
-
-
-def main() -> None:
-    """Run the parts named on the command line."""
-    parts = {
-        "latency": latency,
-        "speed": speed,
-        "throughput": throughput,
-        "wires": wires,
-        "servers": servers,
-        "sizes": sizes,
-        "decoder": decoder,
-        "progress": progress,
-    }
-    run_parts(__doc__, parts, warm_up)
+        yield len(problem.graph.operators), *cells, result.status.value, f"{clock.seconds:.1f}"
 
 
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, latency, speed, throughput, servers, sizes, warm_up=warm_up)

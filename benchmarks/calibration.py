@@ -19,7 +19,7 @@ import onnx
 from onnx import ModelProto
 from scipy.stats import spearmanr
 
-from benchmarks.calibration_models import MODELS
+from benchmarks.models.onnx_nets import IN_BYTES, LARGE, SMALL, onnx_model
 from opweave.adapters.costs.calibrate import calibrate, measure
 from opweave.adapters.onnx.optimizer import optimize
 from opweave.adapters.onnx.read import from_onnx
@@ -64,8 +64,8 @@ def main() -> None:
 
 
 def _models(files: list[Path], *, smoke: bool) -> Iterator[tuple[str, str, ModelProto]]:
-    for name in files or (SMOKE if smoke else MODELS):
-        model = onnx.load(name) if isinstance(name, Path) else MODELS[name]()
+    for name in files or (SMOKE if smoke else (*LARGE, *SMALL, *IN_BYTES)):
+        model = onnx.load(name) if isinstance(name, Path) else onnx_model(name)
         shown = name.stem if isinstance(name, Path) else name
         yield shown, "as it is", model
         with tempfile.TemporaryDirectory() as folder:

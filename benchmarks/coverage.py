@@ -30,7 +30,7 @@ import opweave as ow
 from benchmarks.tables import show
 
 SOLVE_SECONDS = 1.0
-HEADER = ("model", "ok", "operators", "seconds", "of these ours", "gain", "why not")
+HEADER = "model | ok | operators | seconds | of these ours | gain | why not"
 
 
 class Case(NamedTuple):

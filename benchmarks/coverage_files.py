@@ -253,7 +253,7 @@ NEAR = 5
 
 CHECKS = {".onnx": check_onnx, ".tflite": check_tflite, ".xml": check_openvino}
 
-HEADER = ("model", "ok", "operators", "seconds", "as predicted", "predicted", "arena", "error", "note")
+HEADER = "model | ok | operators | seconds | as predicted | predicted | arena | error | note"
 
 
 def shipped() -> list[Path]:

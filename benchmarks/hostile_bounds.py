@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 import opweave as ow
-from benchmarks.cnn_nets import resnet
 from benchmarks.hostile_instances import (
     MODELS,
     hostile_batched_mapping,
@@ -32,6 +31,7 @@ from benchmarks.hostile_instances import (
     hostile_placement,
     hostile_slicing,
 )
+from benchmarks.networks import network as known
 from benchmarks.tables import GRAPHS, show
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.oracles.memory_ordering import best_ordering_by_states
@@ -191,7 +191,7 @@ def networks(*, smoke: bool) -> Iterator[ow.OpGraph]:
     yield first_part(whole, FIRST_OPERATORS)
     yield whole
     if not smoke:
-        yield resnet((3, 4, 23, 3)).graph()
+        yield known("ResNet101")[0]
         for name in ("DenseNet121", "InceptionResNetV2", "NASNetMobile"):
             yield ow.load(GRAPHS / "keras" / f"{name}.json.gz")
 
@@ -220,7 +220,7 @@ def main() -> int:
     against_a_useless_device(book, smoke=smoke)
     against_oracles(book, seeds=range(4 if smoke else arguments.seeds), smoke=smoke)
     against_plans(book, seeds=range(2 if smoke else max(1, arguments.seeds // 5)), smoke=smoke)
-    header = ("problem", "solver", "instances", "bounds", "worst (bound - optimum) / optimum", "false")
+    header = "problem | solver | instances | bounds | worst (bound - optimum) / optimum | false"
     show("Bounds under hostile numbers", header, book.rows(), f"{time.perf_counter() - began:.0f} s")
     wrong = [text for line in book.lines.values() for text in line.false]
     print(*wrong, sep="\n")

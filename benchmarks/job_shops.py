@@ -13,14 +13,13 @@ import argparse
 import csv
 import os
 import random
-import resource
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
 import opweave as ow
 from benchmarks.readers import load_job_shop, read_job_shop
-from benchmarks.tables import percent, show, timed
+from benchmarks.tables import percent, processor_seconds, show, timed
 
 INSTANCES = Path(os.environ.get("OPWEAVE_JOB_SHOPS", "instances/fjsp"))
 
@@ -46,12 +45,6 @@ def published() -> Iterator[tuple[str, str, float, ow.Placement]]:
     with listed.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             yield row["category"], row["instance"], float(row["bks"]), load_job_shop(INSTANCES / row["instance"])
-
-
-def processor_seconds() -> float:
-    """Seconds of this process and of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def rows(seconds: float, *, smoke: bool) -> Iterator[tuple[object, ...]]:
@@ -92,10 +85,10 @@ def main() -> None:
     given = parser.parse_args()
     seconds = 1.0 if given.smoke else given.seconds
     ow.solve(random_shop(10, 5, 1), time_limit=1.0 if given.smoke else 10.0)  # load or compile every loop
-    columns = ("operations", "machines", "plan", "best known", "above best known", "bound", "gap", "proof")
+    columns = "operations | machines | plan | best known | above best known | bound | gap | proof"
     show(
         f"Flexible job shops, {seconds:g} s each",
-        ("family", "instance", *columns, "seconds", "processor"),
+        f"family | instance | {' | '.join(columns)} | seconds | processor",
         rows(seconds, smoke=given.smoke),
     )
 

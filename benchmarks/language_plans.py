@@ -1,6 +1,6 @@
-"""Benchmarks of plans of language models: proofs, the splits of runtimes, and what a second machine brings.
+"""Benchmarks of plans of language models: proofs, and the splits of runtimes.
 
-Run ``python -m benchmarks.language_plans`` for everything, or name parts: ``homes counts random machines prima``;
+Run ``python -m benchmarks.language_plans`` for everything, or name parts: ``homes random prima``;
 ``--smoke`` uses only a few cases. Seconds of solvers are processor seconds. Devices have the speeds of their data
 sheets, of which they reach the share that published runs of llama.cpp reach
 (:mod:`opweave.problems.language.rig`).
@@ -14,58 +14,21 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 import opweave as ow
-from benchmarks.tables import milliseconds, percent, run_parts, show, timed
+from benchmarks.tables import data, milliseconds, percent, run_parts, table
 from opweave.adapters.llm.config import from_config
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
+from opweave.problems.language.posed import fastest_pass, whole_layers
 from opweave.problems.language.rig import Rig, published_spread, typical_efficiency
 from opweave.problems.language.workload import Workload
 from opweave.solvers.language.baselines import other_splits
-from opweave.solvers.language.questions import fastest_in_blocks, longest_context, which_machines
+from opweave.solvers.language.questions import fastest_in_blocks
 
 GIB = 2**30
-
-_DENSE = {"model_type": "llama", "num_key_value_heads": 8, "vocab_size": 128_256, "max_position_embeddings": 131_072}
-CONFIGS: dict[str, dict[str, object]] = {
-    "Llama-3-8B": _DENSE
-    | {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32},
-    "Llama-3-70B": _DENSE
-    | {"hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64, "num_hidden_layers": 80},
-    "Llama-3.1-405B": _DENSE
-    | {"hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128, "num_hidden_layers": 126},
-    "Qwen3-30B-A3B": {
-        "model_type": "qwen3_moe",
-        "hidden_size": 2048,
-        "intermediate_size": 6144,
-        "moe_intermediate_size": 768,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 4,
-        "num_hidden_layers": 48,
-        "head_dim": 128,
-        "num_experts": 128,
-        "num_experts_per_tok": 8,
-        "vocab_size": 151_936,
-        "max_position_embeddings": 40_960,
-    },
-    "gpt-oss-20b": {
-        "model_type": "gpt_oss",
-        "hidden_size": 2880,
-        "intermediate_size": 2880,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 8,
-        "num_hidden_layers": 24,
-        "num_local_experts": 32,
-        "num_experts_per_tok": 4,
-        "sliding_window": 128,
-        "vocab_size": 201_088,
-        "max_position_embeddings": 131_072,
-    },
-}
 
 
 def model(name: str, dtype: str) -> LanguageModel:
     """A published model with its matrices in a type."""
-    return from_config(CONFIGS[name], name, dtype)
+    return from_config(data("language")["configs"][name], name, dtype)
 
 
 def cpu(name: str, gib: int, gb_per_second: float) -> ow.Device:
@@ -134,7 +97,11 @@ def warm_up() -> None:
     other_splits(problem)
 
 
-def home_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Decode, one sequence; plans that llama.cpp's options can carry out",
+    "model | devices | ms a token | tokens/s | llama_fit / plan | best split / plan | proof | s",
+)
+def homes(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """The plan that llama.cpp can carry out, next to the splits of runtimes."""
     for what, where, asked, devices, context in HOMES[: 2 if smoke else None]:
         name, dtype = asked.split()
@@ -162,33 +129,11 @@ def home_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
-COUNTED = (
-    ("Llama-3.1-405B", "iq1_s", (SERVER, DESKTOP, LAPTOP, OLD), 4096),
-    ("Llama-3.1-405B", "iq1_s", (SERVER, DESKTOP), 4096),
-    ("gpt-oss-20b", "q8_0", (OLD, LAPTOP), 4096),
-    ("gpt-oss-20b", "q4_k", (OLD, LAPTOP), 4096),
-    ("gpt-oss-20b", "q8_0", (OLD, LAPTOP), 131_072),
+@table(
+    "Splits of runtimes over the plan, random devices",
+    "split | plans | mean ratio | largest ratio | beaten | proved | problems",
 )
-"""126 layers on 8 devices; two kinds of attention and experts that nearly fill two cards."""
-
-
-def count_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Layers that are whole, in parts with the host, or in parts anywhere."""
-    for name, dtype, machines, context in COUNTED[: 1 if smoke else None]:
-        asked, devices, work = model(name, dtype), rig(machines), Workload(context=context)
-        for word, rules in (
-            ("whole", whole_layers(asked, work)),
-            ("split", by_layer(asked, devices, work)),
-            ("free", ()),
-        ):
-            problem = fastest_pass(asked, devices, work, constraints=rules)
-            with timed() as clock:
-                result = ow.solve(problem, solver="layers", time_limit=30)
-            count, what = len(devices.cluster.devices), f"{name} {dtype}, {context:,}"
-            yield what, word, count, milliseconds(result.objective), percent(result.gap), f"{clock.seconds:.2f}"
-
-
-def random_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+def random(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Random devices and links: how often a split is as fast as the plan, and whether one is ever faster."""
     rng = np.random.default_rng(7)
     beaten, proved, ratios, seconds = 0, 0, dict[str, list[float]](), []
@@ -220,21 +165,6 @@ def random_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for rule, values in ratios.items():
         yield rule, len(values), f"{np.exp(np.mean(np.log(values))):.2f}", f"{max(values):.2f}", beaten, proved, count
     yield "processor seconds", len(seconds), f"{np.median(seconds):.2f} median", f"{max(seconds):.2f}", "", "", ""
-
-
-def machine_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Whether a second machine pays, and the longest context with it."""
-    devices = rig([DESKTOP, LAPTOP])
-    for name, dtype in (("Llama-3-70B", "q4_k"), ("Qwen3-30B-A3B", "q8_0"))[: 1 if smoke else 2]:
-        asked, work = model(name, dtype), Workload(context=8192)
-        for row in which_machines(asked, devices, work, constraints=by_layer(asked, devices, work), time_limit=30).rows:
-            yield name, str(row.values["machines"]), milliseconds(row.objective), milliseconds(row.bound), "8192"
-        if not smoke:
-            began = time.process_time()
-            found = longest_context(asked, devices, work, seconds=0.25, time_limit=30)
-            took = f"{time.process_time() - began:.1f} s"
-            seconds = None if found.result is None else found.result.objective
-            yield name, "longest at 4 tokens/s", milliseconds(seconds), took, f"{found.context} ({found.proved})"
 
 
 def prima_rig() -> Rig:
@@ -275,7 +205,11 @@ PRIMA = {"Llama-3-8B": (15.0, 263.0, 54.0), "Llama-3-70B": (None, None, 674.0)}
 """Milliseconds a token of llama.cpp, exo and prima.cpp on the four devices, Q4_K (README of prima.cpp, table 2)."""
 
 
-def prima_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "prima.cpp's four home devices, one sequence",
+    "model | llama.cpp, ms | exo, ms | prima.cpp, ms | predicted, ms | with its error | devices",
+)
+def prima(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Predictions for prima.cpp's devices beside its measurements; 70B needs disks, which prima.cpp reads ahead."""
     for name, measured in list(PRIMA.items())[: 1 if smoke else 2]:
         asked, work, devices = model(name, "q4_k"), Workload(context=1024), prima_rig()
@@ -288,36 +222,5 @@ def prima_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         yield name, *("-" if each is None else f"{each:.0f}" for each in measured), milliseconds(seconds), error, used
 
 
-def prima(*, smoke: bool) -> None:
-    """prima.cpp's devices."""
-    header = ("model", "llama.cpp, ms", "exo, ms", "prima.cpp, ms", "predicted, ms", "with its error", "devices")
-    show("prima.cpp's four home devices, one sequence", header, prima_rows(smoke=smoke))
-
-
-def homes(*, smoke: bool) -> None:
-    """Plans for homes."""
-    header = ("model", "devices", "ms a token", "tokens/s", "llama_fit / plan", "best split / plan", "proof", "s")
-    show("Decode, one sequence; plans that llama.cpp's options can carry out", header, home_rows(smoke=smoke))
-
-
-def counts(*, smoke: bool) -> None:
-    """Counts of layers."""
-    header = ("model, context", "layers", "devices", "ms a token", "proof", "s")
-    show("Proofs by counts", header, count_rows(smoke=smoke))
-
-
-def random(*, smoke: bool) -> None:
-    """Random devices."""
-    header = ("split", "plans", "mean ratio", "largest ratio", "beaten", "proved", "problems")
-    show("Splits of runtimes over the plan, random devices", header, random_rows(smoke=smoke))
-
-
-def machines(*, smoke: bool) -> None:
-    """Machines and contexts."""
-    header = ("model", "machines", "ms a token", "bound", "context")
-    show("Does a second machine pay?", header, machine_rows(smoke=smoke))
-
-
 if __name__ == "__main__":
-    parts = {"homes": homes, "counts": counts, "random": random, "machines": machines, "prima": prima}
-    run_parts(__doc__, parts, warm_up)
+    run_parts(__doc__, homes, random, prima, warm_up=warm_up)

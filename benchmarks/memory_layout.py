@@ -1,6 +1,6 @@
 """Benchmarks of memory layout: public instances, orders of real graphs, large traces, pools.
 
-Run ``python -m benchmarks.memory_layout`` for everything, or name parts: ``public graphs families large pools``;
+Run ``python -m benchmarks.memory_layout`` for everything, or name parts: ``public graphs large pools``;
 ``--smoke`` is for a few small ones. ``public`` needs the instances of google/minimalloc (Apache-2.0),
 ``A.1048576.csv`` etc., in the folder that the environment variable ``OPWEAVE_MINIMALLOC`` names. Times are seconds of
 the processor, and loops are compiled before.
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import opweave as ow
-from benchmarks.tables import GRAPHS, percent, run_parts, show
+from benchmarks.tables import GRAPHS, percent, run_parts, table
 
 PUBLISHED = dict(zip("ABCDEFGHIJK", (4.9, 3.7, 0.64, 2.7, 3.7, 5.4, 1.2, 1.8, 3.9, 0.88, 0.63), strict=True))
 """Seconds of MiniMalloc, as its authors publish them."""
@@ -60,7 +60,11 @@ def seconds_until(problem: ow.MemoryLayout, seed: int, limit: float, enough: int
     return time.process_time() - began, result
 
 
-def public_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "MiniMalloc's instances: seconds to pack at 1,048,576 bytes, and the smallest arena in 60 s",
+    "instance | storages | live peak | published s | median s of 5 | arena | bound | TFLM",
+)
+def public(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """MiniMalloc's instances at their capacity, and as low as possible."""
     folder = Path(os.environ.get("OPWEAVE_MINIMALLOC", "minimalloc"))
     for name, published in PUBLISHED.items():
@@ -84,16 +88,11 @@ def public_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
-def public(*, smoke: bool) -> None:
-    """Public instances."""
-    show(
-        "MiniMalloc's instances: seconds to pack at 1,048,576 bytes, and the smallest arena in 60 s",
-        ("instance", "storages", "live peak", "published s", "median s of 5", "arena", "bound", "TFLM"),
-        public_rows(smoke=smoke),
-    )
-
-
-def graph_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Graphs in their best orders: bytes, and what rules waste",
+    f"graph | storages | live peak | arena | gap | seconds | {' | '.join(RULES)}",
+)
+def graphs(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Graphs of the repository in their best orders."""
     for path in [GRAPHS / f"{name}.json.gz" for name in SMOKE] if smoke else sorted(GRAPHS.glob("*/*.json.gz")):
         ordering = ow.MemoryOrdering(graph=ow.load(path))
@@ -110,15 +109,6 @@ def graph_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             f"{time.process_time() - began:.3f}",
             *(f"{100 * (arena / problem.live_peak - 1):.1f} %" for arena in rules),
         )
-
-
-def graphs(*, smoke: bool) -> None:
-    """Real orders."""
-    show(
-        "Graphs in their best orders: bytes, and what rules waste",
-        ("graph", "storages", "live peak", "arena", "gap", "seconds", *RULES),
-        graph_rows(smoke=smoke),
-    )
 
 
 def family(shape: str, storages: int, seed: int) -> ow.MemoryLayout:
@@ -140,49 +130,14 @@ def family(shape: str, storages: int, seed: int) -> ow.MemoryLayout:
     )
 
 
-def family_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """What rules and ``auto`` leave above the bound."""
-    for shape in ("nested", "windows", "bursts"):
-        for count in (60,) if smoke else (300, 1_000):
-            problem = family(shape, count, seed=count)
-            rules = [ow.solve(problem, solver=rule).objective or 0 for rule in RULES]
-            began = time.process_time()
-            result = ow.solve(problem, time_limit=1.0 if smoke else 10.0)
-            seconds = time.process_time() - began
-            best = f"{100 * (min(rules) / (result.bound or 1) - 1):.1f} %"
-            yield (
-                shape,
-                count,
-                problem.live_peak,
-                best,
-                result.objective,
-                result.status.value,
-                percent(result.gap),
-                f"{seconds:.2f}",
-            )
-
-
-def families(*, smoke: bool) -> None:
-    """Three shapes of lifetimes."""
-    show(
-        "Random families with alignment of 1, 16 or 64 bytes",
-        ("lifetimes", "storages", "live peak", "best rule", "arena", "status", "gap", "seconds"),
-        family_rows(smoke=smoke),
-    )
-
-
-def large_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table("Random lifetimes", "storages | live peak | arena | gap | seconds")
+def large(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Many storages."""
     for count in (1_000,) if smoke else (1_000, 10_000, 60_000):
         problem = random_layout(count, count // 2, seed=0)
         began = time.process_time()
         result = ow.solve(problem, time_limit=2.0 if smoke else 60.0)
         yield count, problem.live_peak, result.objective, percent(result.gap), f"{time.process_time() - began:.1f}"
-
-
-def large(*, smoke: bool) -> None:
-    """Size."""
-    show("Random lifetimes", ("storages", "live peak", "arena", "gap", "seconds"), large_rows(smoke=smoke))
 
 
 def pooled(storages: int, seed: int) -> ow.MemoryLayout:
@@ -201,7 +156,8 @@ def pooled(storages: int, seed: int) -> ow.MemoryLayout:
     return ow.MemoryLayout(lifetimes=lifetimes, pools=pools, objective="traffic")
 
 
-def pool_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table("Three pools: microseconds of traffic", "storages | TFLM, fastest first | opweave | bound | gap")
+def pools(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Traffic to three pools."""
     for seed in range(1 if smoke else 5):
         problem = pooled(40 if smoke else 200, seed)
@@ -217,21 +173,5 @@ def pool_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
-def pools(*, smoke: bool) -> None:
-    """Pools."""
-    show(
-        "Three pools: microseconds of traffic",
-        ("storages", "TFLM, fastest first", "opweave", "bound", "gap"),
-        pool_rows(smoke=smoke),
-    )
-
-
-def main() -> None:
-    """Run the parts named on the command line."""
-    run_parts(
-        __doc__, {"public": public, "graphs": graphs, "families": families, "large": large, "pools": pools}, warm_up
-    )
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, public, graphs, large, pools, warm_up=warm_up)

@@ -1,6 +1,6 @@
-"""Benchmarks of memory ordering: real graphs, scaling, the paper's tables, the integer programs.
+"""Benchmarks of memory ordering: real graphs, scaling, the paper's tables.
 
-Run ``python -m benchmarks.memory_ordering`` for everything, or name parts: ``real scale paper programs total``;
+Run ``python -m benchmarks.memory_ordering`` for everything, or name parts: ``real scale paper table_iv total``;
 ``--smoke`` uses only a few small graphs. Times are wall seconds of the solve itself: graphs are loaded and loops
 compiled before.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import opweave as ow
 from benchmarks.generators import chain, layered_dag, transformer_training
-from benchmarks.tables import GRAPHS, kilobytes, percent, run_parts, show, timed
+from benchmarks.tables import GRAPHS, kilobytes, percent, run_parts, table, timed
 
 SMOKE = ("keras/MobileNetV2", "nas/paper_hrnet_w18_small_v1_256_cut", "nas/rwshared_0")
 BASELINES = ("definition", "rpo", "lpmf", "bfs", "dfs")
@@ -42,7 +42,13 @@ def memory_models(path: Path) -> Iterator[tuple[str, ow.MemoryOrdering]]:
     yield "first, all kinds", ow.MemoryOrdering(graph=every, in_place="first")
 
 
-def real_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Real graphs: peak in KB",
+    "graph | in place | operators | as given | RPO | best greedy | opweave | gap | proof | seconds",
+    note="'any': elementwise operators may overwrite an input that dies. 'first, all kinds': every operator its "
+    "first input, as in the literature. Seconds include the referee.",
+)
+def real(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Every graph of the repository under three in-place rules."""
     for path in graph_files(smoke=smoke):
         for rule, problem in memory_models(path):
@@ -64,18 +70,8 @@ def real_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             )
 
 
-def real(*, smoke: bool) -> None:
-    """Proof and time on real graphs."""
-    show(
-        "Real graphs: peak in KB",
-        ("graph", "in place", "operators", "as given", "RPO", "best greedy", "opweave", "gap", "proof", "seconds"),
-        real_rows(smoke=smoke),
-        note="'any': elementwise operators may overwrite an input that dies. 'first, all kinds': every operator its "
-        "first input, as in the literature. Seconds include the referee.",
-    )
-
-
-def scale_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table("Large graphs: peak in KB", "graph | operators | as given | opweave | gap | seconds | with referee")
+def scale(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Large generated graphs."""
     graphs = [transformer_training(4, 8, 512, 128), chain(2_000)] if smoke else []
     graphs = graphs or [transformer_training(40, 36, 4608, 512), chain(100_000), layered_dag(5_000, 50, seed=0)]
@@ -95,16 +91,11 @@ def scale_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
-def scale(*, smoke: bool) -> None:
-    """Size."""
-    show(
-        "Large graphs: peak in KB",
-        ("graph", "operators", "as given", "opweave", "gap", "seconds", "with referee"),
-        scale_rows(smoke=smoke),
-    )
-
-
-def total_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Objective total (MemoriaNova, section 3.2): sum of the footprints in KB",
+    "graph | as given | best greedy | opweave | gap | seconds",
+)
+def total(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Sum of the footprints instead of the largest one."""
     for path in graph_files(smoke=smoke):
         if path.parent.name != "nas":
@@ -123,22 +114,11 @@ def total_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
-def total(*, smoke: bool) -> None:
-    """The objective of BTSearch."""
-    show(
-        "Objective total (MemoriaNova, section 3.2): sum of the footprints in KB",
-        ("graph", "as given", "best greedy", "opweave", "gap", "seconds"),
-        total_rows(smoke=smoke),
-    )
-
-
 def main() -> None:
     """Run the parts named on the command line."""
-    from benchmarks.memory_ordering_paper import paper
-    from benchmarks.memory_ordering_programs import programs
+    from benchmarks.memory_ordering_paper import paper, table_iv
 
-    parts = {"real": real, "scale": scale, "paper": paper, "programs": programs, "total": total}
-    run_parts(__doc__, parts, warm_up)
+    run_parts(__doc__, real, scale, paper, table_iv, total, warm_up=warm_up)
 
 
 if __name__ == "__main__":

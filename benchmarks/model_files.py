@@ -1,189 +1,191 @@
-"""Model files against their publishers, and against llama.cpp.
+"""What opweave says of language models, beside publishers, logs and llama.cpp.
 
-Run ``python -m benchmarks.model_files``; ``--smoke`` leaves out what llama.cpp measures. Four tables:
+Run ``python -m benchmarks.model_files`` for everything, or name parts: ``published blocks speeds choices kept contexts
+llama_cpp``; ``--smoke`` leaves llama.cpp out.
 
-* parameters of published models from their ``config.json`` alone, next to the published number;
-* vLLM's cut of Llama-3-70B on eight L4 (https://github.com/vllm-project/vllm/pull/6920): blocks of cache;
-* published tokens per second on devices with a data sheet, and what the median share of their bandwidth predicts;
-* if ``llama-cpp-python`` is installed: bytes of tensors and caches of generated models, and seconds for a token on one
-  and two threads (one: of the processor; two: of the clock), next to two predictions: from the bandwidth of the first
-  model, and from the first three models, with a time for each byte, each number and each layer.
+* published: parameters counted from ``config.json`` alone, next to the published number;
+* blocks: vLLM's cut of Llama-3-70B on eight L4 (https://github.com/vllm-project/vllm/pull/6920): blocks of cache;
+* speeds: published tokens per second on devices with a data sheet, and what the median share of their bandwidth
+  predicts;
+* choices, contexts: what ``--fit`` of llama.cpp chose on published rigs, beside opweave's rule ``llama_fit``. llama.cpp
+  measures what a placement would take by loading the model without allocating; opweave adds up bytes;
+* kept: MiB of caches and states in published logs;
+* llama_cpp, if ``llama-cpp-python`` is installed: bytes of tensors and caches of generated models, and seconds for a
+  token on one and two threads (one: of the processor; two: of the clock), next to two predictions: from the bandwidth
+  of the first model, and from the first three models, with a time for each byte, each number and each layer.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import importlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter, thread_time
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import opweave as ow
-from benchmarks.models.hybrid_gguf import hybrids
-from benchmarks.tables import show
+from benchmarks.models.gguf_nets import Net, generated
+from benchmarks.tables import data, run_parts, show, table
 from opweave.adapters.llm.config import from_config
-from tests.adapters.llm.configs import CONFIGS
-from tests.adapters.llm.files import F16, F32, MXFP4, Q4_0, Q8_0, Row, write_gguf
+from opweave.problems.language.model import LanguageModel, Weights
+from opweave.problems.language.number_types import stored_bytes
+from opweave.problems.language.posed import fastest_pass
+from opweave.problems.language.rig import Rig
+from opweave.problems.language.workload import Workload
+from tests.adapters.llm.configs import CONFIGS, HYBRIDS
+from tests.adapters.llm.files import write_gguf
 
+MIB = 2**20
 BLOCKS = {"10 layers each": ([10] * 8, 1476), "fewer at the ends": ([9, 10, 10, 11, 11, 10, 10, 9], 3078)}
 TOKENS = 24
-VOCABULARY = 4096
 
 
-def published() -> Iterator[dict[str, object]]:
+@table("Parameters", "model | published | ours | KiB a token")
+def published(**_: bool) -> Iterator[tuple[object, ...]]:
     """Parameters of published models."""
-    for name, (data, count) in CONFIGS.items():
-        model = from_config(data, name)
-        yield {"model": name, "published": count, "ours": model.elements, "KiB a token": model.cache_bytes(1) / 1024}
+    for name, (config, count) in CONFIGS.items():
+        model = from_config(config, name)
+        yield name, count, model.elements, f"{model.cache_bytes(1) / 1024:.4g}"
 
 
-def vllm_case() -> Iterator[dict[str, object]]:
+@table("Blocks of vLLM's cache", "layers | published | ours | error %")
+def blocks(**_: bool) -> Iterator[tuple[object, ...]]:
     """Blocks of cache of the smallest stage; the room of a stage follows from the first row."""
-    data, _ = CONFIGS["Meta-Llama-3-70B"]
-    model = from_config(data | {"quantization_config": {"quant_method": "fp8"}}, "Llama-3-70B, FP8")
+    config, _ = CONFIGS["Meta-Llama-3-70B"]
+    model = from_config(config | {"quantization_config": {"quant_method": "fp8"}}, "Llama-3-70B, FP8")
     last = sum(layer.bytes for layer in model.layers[:10]) + model.head.bytes
     room = last + 1476 * 16 * 10 * 4096
-    for name, (counts, blocks) in BLOCKS.items():
+    for name, (counts, known) in BLOCKS.items():
         ours = min(ow.runtimes.vllm_blocks(model, counts, [room] * 8))
-        yield {"layers": name, "published": blocks, "ours": ours, "error %": 100 * (ours - blocks) / blocks}
+        yield name, known, ours, f"{100 * (ours - known) / known:.4g}"
 
 
-def speeds() -> Iterator[dict[str, object]]:
+@table("Published speeds", "device | model | tokens/s | data sheet | of it % | median share | error %")
+def speeds(**_: bool) -> Iterator[tuple[object, ...]]:
     """Published tokens per second, next to those of the data sheet and of the median share of it."""
     share = ow.llm.typical_efficiency()["head"].traffic
     for speed in ow.llm.PUBLISHED:
         peak = speed.tokens_per_second / speed.share
-        row: dict[str, object] = {"device": speed.device, "model": speed.model, "tokens/s": speed.tokens_per_second}
-        error = 100 * (share / speed.share - 1)
-        yield row | {"data sheet": peak, "of it %": 100 * speed.share, "median share": share * peak, "error %": error}
+        figures = (speed.tokens_per_second, peak, 100 * speed.share, share * peak, 100 * (share / speed.share - 1))
+        yield speed.device, speed.model, *(f"{figure:.4g}" for figure in figures)
 
 
-class Net(NamedTuple):
-    """A generated model."""
-
-    name: str
-    architecture: str
-    keys: dict[str, object]
-    rows: list[Row]
-    keys_type: str = "f16"
-    context: int = 2048
-
-
-def _dense(hidden: int, wide: int, kept: int, layers: int, kind: int) -> list[Row]:
-    rows: list[Row] = [("token_embd.weight", (hidden, VOCABULARY), kind), ("output_norm.weight", (hidden,), F32)]
-    rows.append(("output.weight", (hidden, VOCABULARY), kind))
-    for n in range(layers):
-        rows += [(f"blk.{n}.{name}.weight", (hidden,), F32) for name in ("attn_norm", "ffn_norm")]
-        rows += [(f"blk.{n}.attn_{name}.weight", (hidden, hidden), kind) for name in ("q", "output")]
-        rows += [(f"blk.{n}.attn_{name}.weight", (hidden, kept), kind) for name in "kv"]
-        rows += [(f"blk.{n}.ffn_{name}.weight", (hidden, wide), kind) for name in ("gate", "up")]
-        rows.append((f"blk.{n}.ffn_down.weight", (wide, hidden), kind))
-    return rows
+def config_of(name: str) -> dict[str, Any]:
+    """The configuration of a published model; Qwen3.6 and 3.8 have the shapes of Qwen3.5."""
+    known = data("language")["configs"]
+    if name in known:
+        return dict(known[name])
+    plain = name.removesuffix(", drafts")
+    config: dict[str, Any] = next(config for title, (config, _) in HYBRIDS.items() if title.startswith(plain))
+    if name.startswith("Qwen3-Next"):
+        return config | {"max_position_embeddings": 262_144}
+    types = [*(["linear_attention"] * 3 + ["full_attention"]) * 10, "full_attention"]
+    return config if plain == name else config | {"num_hidden_layers": 41, "layer_types": types}
 
 
-def _sparse(hidden: int, wide: int, kept: int, layers: int, experts: int) -> list[Row]:
-    rows = [row for row in _dense(hidden, 32, kept, layers, Q8_0) if "ffn_norm" in row[0] or "ffn_" not in row[0]]
-    for n in range(layers):
-        rows += [(f"blk.{n}.attn_{name}_norm.weight", (128,), F32) for name in "qk"]
-        rows.append((f"blk.{n}.ffn_gate_inp.weight", (hidden, experts), F32))
-        rows += [(f"blk.{n}.ffn_{name}_exps.weight", (hidden, wide, experts), Q8_0) for name in ("gate", "up")]
-        rows.append((f"blk.{n}.ffn_down_exps.weight", (wide, hidden, experts), Q8_0))
-    return rows
+def _scaled(model: LanguageModel, sizes: Mapping[bool, float], head: float) -> LanguageModel:
+    """The model with other bytes of all experts (True), of all else in layers (False), and of the head."""
+    together = {True: 0, False: 0}
+    for layer in model.layers:
+        for group in layer.groups:
+            together[group.role == "experts"] += group.bytes
+
+    def scaled(group: Weights) -> Weights:
+        kind = group.role == "experts"
+        size = group.bytes * sizes[kind] / together[kind] if kind in sizes else group.bytes
+        return group.model_copy(update={"bytes": round(size)})
+
+    layers = tuple(layer.model_copy(update={"groups": tuple(map(scaled, layer.groups))}) for layer in model.layers)
+    ends = {"head": model.head.model_copy(update={"bytes": round(head)})}
+    ends["embedding"] = model.embedding.model_copy(update={"bytes": min(model.embedding.bytes, round(head))})
+    fields = {name: getattr(model, name) for name in LanguageModel.model_fields} | {"layers": layers, **ends}
+    return LanguageModel.model_validate(fields | {"tied_bytes": ends["embedding"].bytes if model.tied_bytes else 0})
 
 
-def _gemma(hidden: int, wide: int, layers: int) -> list[Row]:
-    rows = [row for row in _dense(hidden, wide, 512, layers, Q4_0) if row[0] != "output.weight"]
-    norms = ("attn_q_norm", "attn_k_norm")
-    for n in range(layers):
-        rows += [(f"blk.{n}.{name}.weight", (256,), F32) for name in norms]
-        rows += [(f"blk.{n}.{name}.weight", (hidden,), F32) for name in ("post_attention_norm", "post_ffw_norm")]
-    return rows
+def in_file(config: dict[str, Any], layers: str, head: str, mib: float | None = None) -> LanguageModel:
+    """A published model in the types of a file; ``mib`` of all weights outside the table scale the layers."""
+    model = from_config(config, "", layers)
+    size = stored_bytes(model.head.elements, head)
+    return _scaled(model, {} if mib is None else {False: mib * MIB - size}, size)
 
 
-def _gpt_oss(hidden: int, wide: int, layers: int, experts: int) -> list[Row]:
-    rows = [row for row in _dense(hidden, 32, 128, layers, Q8_0) if "ffn_" not in row[0]]
-    for n in range(layers):
-        rows += [(f"blk.{n}.attn_{name}.bias", (size,), F32) for name, size in (("q", 512), ("k", 128), ("v", 128))]
-        rows = [row for row in rows if row[0] not in (f"blk.{n}.attn_q.weight", f"blk.{n}.attn_output.weight")]
-        rows += [(f"blk.{n}.attn_q.weight", (hidden, 512), Q8_0), (f"blk.{n}.attn_output.weight", (512, hidden), Q8_0)]
-        rows += [(f"blk.{n}.attn_output.bias", (hidden,), F32), (f"blk.{n}.attn_sinks.weight", (8,), F32)]
-        rows.append((f"blk.{n}.post_attention_norm.weight", (hidden,), F32))
-        rows += [
-            (f"blk.{n}.ffn_gate_inp.weight", (hidden, experts), F32),
-            (f"blk.{n}.ffn_gate_inp.bias", (experts,), F32),
-        ]
-        for name, shape in (("gate", (hidden, wide)), ("up", (hidden, wide)), ("down", (wide, hidden))):
-            rows.append((f"blk.{n}.ffn_{name}_exps.weight", (*shape, experts), MXFP4))
-            rows.append((f"blk.{n}.ffn_{name}_exps.bias", (shape[1], experts), F32))
-    return rows
+def shaped(
+    config: dict[str, Any], work: Workload, mib: float, output: float, experts: float | None = None
+) -> LanguageModel:
+    """A published model with MiB from a log: all weights outside the table and all caches, the output, and experts."""
+    model = from_config(config, "", "q4_k")
+    held = sum(work.held_bytes(layer.cache) for layer in model.layers)
+    sizes = {False: (mib - output - (experts or 0)) * MIB - held}
+    return _scaled(model, sizes if experts is None else sizes | {True: experts * MIB}, output * MIB)
 
 
-def _latent(hidden: int, wide: int, heads: int, layers: int, experts: int) -> list[Row]:
-    rows = [row for row in _dense(hidden, 32, 128, layers, Q8_0) if "attn_n" in row[0] or "blk" not in row[0]]
-    for n in range(layers):
-        rows += [
-            (f"blk.{n}.{name}.weight", (size,), F32) for name, size in (("attn_q_a_norm", 256), ("ffn_norm", hidden))
-        ]
-        rows += [(f"blk.{n}.attn_kv_a_norm.weight", (512,), F32), (f"blk.{n}.attn_q_a.weight", (hidden, 256), Q8_0)]
-        rows += [(f"blk.{n}.attn_q_b.weight", (256, heads * 192), Q8_0)]
-        rows += [(f"blk.{n}.attn_kv_a_mqa.weight", (hidden, 576), Q8_0)]
-        rows += [(f"blk.{n}.attn_k_b.weight", (128, 512, heads), Q8_0)]
-        rows += [(f"blk.{n}.attn_v_b.weight", (512, 128, heads), Q8_0)]
-        rows.append((f"blk.{n}.attn_output.weight", (heads * 128, hidden), Q8_0))
-        if n == 0:
-            rows += [(f"blk.0.ffn_{name}.weight", (hidden, hidden), Q8_0) for name in ("gate", "up", "down")]
-            continue
-        rows += [
-            (f"blk.{n}.ffn_gate_inp.weight", (hidden, experts), F32),
-            (f"blk.{n}.exp_probs_b.bias", (experts,), F32),
-        ]
-        for name, shape in (("gate", (hidden, wide)), ("up", (hidden, wide)), ("down", (wide, hidden))):
-            rows.append((f"blk.{n}.ffn_{name}_exps.weight", (*shape, experts), Q8_0))
-            rows.append((f"blk.{n}.ffn_{name}_shexp.weight", shape, Q8_0))
-    return rows
+def layers_chosen(log: Mapping[str, Any]) -> tuple[list[int], int]:
+    """The layers of the rule ``llama_fit`` on each accelerator (the output is one, without experts), and in all."""
+    config, work = config_of(log["config"]), Workload(**log["work"])
+    model = in_file(config, **log["file"]) if "file" in log else shaped(config, work, **log["shape"])
+    names = [f"gpu{number}" for number in range(len(log["free"]))]
+    devices = [
+        ow.Device(
+            name=name,
+            memory_bytes=(free - buffer - log.get("margin", 1024)) * MIB,
+            flops_per_second=1e13,
+            memory_bandwidth=5e11,
+        )
+        for name, free, buffer in zip(names, log["free"], log["buffers"], strict=True)
+    ]
+    host = ow.Device(name="host", memory_bytes=2**40, flops_per_second=1e12, memory_bandwidth=5e10)
+    rig = Rig(cluster=ow.Cluster(devices=[*devices, host], shared=1e10), host="host")
+    problem = fastest_pass(model, rig, work)
+    plan = ow.solve(problem, solver="llama_fit").solution
+    found = []
+    for name in names:
+        here = {op for op, device in plan.device.items() if device == name}
+        moe = any(group.role == "experts" for group in model.groups)
+        layers = sum(
+            all(f"layers.{number}.{group.role}" in here for group in layer.groups)
+            for number, layer in enumerate(model.layers)
+        )
+        found.append(layers + (not moe and "head" in here))
+    return found, len(model.layers)
 
 
-def _keys(
-    architecture: str, layers: int, hidden: int, heads: int, kept: int, width: int, **more: object
-) -> dict[str, object]:
-    keys: dict[str, object] = {"block_count": layers, "embedding_length": hidden, "context_length": 32_768}
-    keys |= {"attention.head_count": heads, "attention.head_count_kv": kept, "rope.dimension_count": width}
-    keys |= {"attention.key_length": width, "attention.value_length": width, "vocab_size": VOCABULARY, **more}
-    keys["attention.layer_norm_rms_epsilon"] = 1e-5
-    found: dict[str, object] = {"general.architecture": architecture, "tokenizer.ggml.model": "none"}
-    return found | {f"{architecture}.{key}": value for key, value in keys.items()}
+@table(
+    "Layers on accelerators; with experts, layers whose experts are there",
+    "rig and model | bytes | layers | llama.cpp | llama_fit | off | source",
+)
+def choices(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Every log that was found with free memory, use and choice."""
+    for log in data("language")["choices"][: 4 if smoke else None]:
+        ours, layers = layers_chosen(log)
+        off = max(abs(a - b) for a, b in zip(ours, log["chosen"], strict=True))
+        words = ["+".join(map(str, counts)) for counts in (log["chosen"], ours)]
+        yield log["name"], "file" if "file" in log else "shape", f"{layers}", *words, off, log["source"]
 
 
-def generated() -> Iterator[Net]:
-    """Models whose weights are zeros: their speed is that of any numbers."""
-    dense = _keys("llama", 12, 2048, 16, 4, 128, feed_forward_length=5632)
-    for kind, name in ((Q8_0, "q8_0"), (Q4_0, "q4_0")):
-        yield Net(f"dense, {name}", "llama", dense, _dense(2048, 5632, 512, 12, kind))
-    sparse = _keys("qwen3moe", 6, 1024, 8, 2, 128, expert_count=32, expert_used_count=4, feed_forward_length=512)
-    sparse["qwen3moe.expert_feed_forward_length"] = 512
-    yield Net("32 experts, q8_0", "qwen3moe", sparse, _sparse(1024, 512, 256, 6, 32))
-    yield Net("dense, f16", "llama", dense, _dense(2048, 5632, 512, 12, F16))
-    yield Net("dense, q8_0, caches q8_0", "llama", dense, _dense(2048, 5632, 512, 12, Q8_0), "q8_0", 8192)
-    windows = {"attention.sliding_window": 512, "feed_forward_length": 4096}
-    gemma = _keys("gemma3", 12, 1024, 4, 2, 256, **windows)
-    yield Net("windows, q4_0", "gemma3", gemma, _gemma(1024, 4096, 12), "f16", 8192)
-    some: dict[str, object] = {"expert_count": 16, "expert_used_count": 4, "expert_feed_forward_length": 512}
-    both = _keys("gpt-oss", 6, 1024, 8, 2, 64, **some, **{"attention.sliding_window": 128})
-    yield Net("windows and experts, mxfp4", "gpt-oss", both, _gpt_oss(1024, 512, 6, 16), "f16", 8192)
-    some |= {"leading_dense_block_count": 1, "expert_shared_count": 1, "feed_forward_length": 1024}
-    some |= {"attention.q_lora_rank": 256, "attention.kv_lora_rank": 512, "expert_gating_func": 2}
-    some |= {"attention.key_length_mla": 192, "attention.value_length_mla": 128}
-    latent = _keys("deepseek2", 6, 1024, 8, 1, 576, **some)
-    latent |= {"deepseek2.attention.value_length": 512, "deepseek2.rope.dimension_count": 64}
-    yield Net("latent attention, q8_0", "deepseek2", latent, _latent(1024, 512, 8, 6, 16), "f16", 8192)
-    yield from (Net(f"{name}, q8_0", *rest) for name, *rest in hybrids())
+@table("Caches and states of models with recurrent layers", "what is kept | llama.cpp, MiB | opweave | source")
+def kept(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """MiB of caches and states of models with recurrent layers, from their configurations."""
+    for log in data("language")["kept"][: 1 if smoke else None]:
+        layers = from_config(config_of(log["config"]), "").layers
+        works = [Workload(**log[word]) for word in ("work", "less") if word in log]
+        held = [sum(work.held_bytes(layer.cache) for layer in layers) for work in works]
+        yield log["name"], log["mib"], f"{(held[0] - sum(held[1:])) / MIB:.2f}", log["source"]
+
+
+@table("Context by which everything fits", "rig and model | trained | llama.cpp | opweave | off % | source")
+def contexts(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Contexts that make the whole model fit, in steps of 256 and at least 4,096, from the bytes of caches alone."""
+    for log in data("language")["contexts"][: 1 if smoke else None]:
+        trained, chosen = log["trained"], log["chosen"]
+        ours = max(4096, (trained - -(-log["excess"] * 1024 // log["kib"])) // 256 * 256)
+        off = f"{100 * (ours - chosen) / chosen:.1f}"
+        yield log["name"], f"{trained:,}", f"{chosen:,}", f"{ours:,}", off, log["source"]
 
 
 class Measured(NamedTuple):
@@ -262,29 +264,19 @@ def beside_llama_cpp(llama: ModuleType, threads: Sequence[int] = (1, 2)) -> Iter
             yield row
 
 
-def _show(title: str, rows: Iterator[dict[str, object]]) -> None:
-    found = list(rows)
-    cells = [[f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row.values()] for row in found]
-    show(title, list(found[0]), cells)
-
-
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="only what needs no llama.cpp")
-    arguments = parser.parse_args()
-    _show("parameters", published())
-    _show("blocks of vLLM's cache", vllm_case())
-    _show("published speeds", speeds())
-    if arguments.smoke:
+def llama_cpp(*, smoke: bool) -> None:
+    """Bytes and seconds beside llama.cpp, where it is installed."""
+    if smoke:
         return
     try:
         llama = importlib.import_module("llama_cpp")
     except ImportError:
         print("llama-cpp-python is not installed")
         return
-    _show("beside llama.cpp", beside_llama_cpp(llama))
+    found = list(beside_llama_cpp(llama))
+    cells = [[f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row.values()] for row in found]
+    show("Beside llama.cpp", " | ".join(found[0]), cells)
 
 
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, published, blocks, speeds, choices, kept, contexts, llama_cpp)

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 import opweave as ow
-from benchmarks.cnn_nets import Net, resnet50
 from benchmarks.generators import layered_dag
 from benchmarks.memory_layout import pooled, random_layout
+from benchmarks.networks import Net, network
 from benchmarks.serving import serving_on
 from benchmarks.tables import GRAPHS
 
@@ -97,7 +97,7 @@ def pipeline(case: str) -> ow.Pipeline:
 
 
 @cache
-def residual(operators: int) -> Net:
+def residual(operators: int) -> tuple[ow.OpGraph, dict[str, ow.Geometry]]:
     """Residual blocks of two convolutions and a sum on 32 x 32 images, with ``operators`` operators in all."""
     net = Net(f"residual, {operators:,} operators", 32)
     x = net.conv("image", 16)
@@ -105,19 +105,18 @@ def residual(operators: int) -> Net:
         if index % 3 == 0:
             before = x
         x = net.add(before, x) if index % 3 == 2 else net.conv(x, 16)
-    return net
+    return net.graph(), net.geometry
 
 
 def slicing(case: str) -> ow.Slicing:
     """Boards with a router."""
-    net = resnet50() if "/" in case else residual(int(case))
-    graph = net.graph()
+    graph, geometry = network("ResNet50") if "/" in case else residual(int(case))
     devices = [
         ow.Device(name=name, flops_per_second=speed, memory_bandwidth=4e9, launch_seconds=1e-4)
         for name, speed in DEVICES
     ]
     cluster = ow.Cluster(devices=devices, rates=[12.5e6] * len(devices))
-    return ow.Slicing(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster), geometry=net.geometry)
+    return ow.Slicing(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster), geometry=geometry)
 
 
 def layout(case: str) -> ow.MemoryLayout:

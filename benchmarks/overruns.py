@@ -247,7 +247,7 @@ def main() -> int:
     found = list((measure_large if options.large else measure)(options))
     show(
         "Time limits: the worst overrun of each solver in seconds, and as a multiple of the allowance",
-        ("solver", "runs", "over", "of allowance", "where", "no plan", "no bound"),
+        "solver | runs | over | of allowance | where | no plan | no bound",
         rows(found),
         note="Negative: before the limit. No plan, no bound: number of runs without one; refusals count as both.",
     )

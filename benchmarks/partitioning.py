@@ -21,7 +21,7 @@ import networkx as nx
 
 import opweave as ow
 from benchmarks.readers import load_calls
-from benchmarks.tables import run_parts, show
+from benchmarks.tables import run_parts, table
 
 INSTANCES = Path(os.environ.get("OPWEAVE_PARTITIONING", "instances/dnn-partitioning"))
 GRAPHS = Path(__file__).parent / "graphs"
@@ -87,7 +87,11 @@ def counted_anew(path: Path, plan: ow.Schedule) -> float:
     return max(ends.values())
 
 
-def call_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "dnn-partitioning, latency: ms of one input, one call for each accelerator",
+    "instance | operators | greedy | best known | ours | counted anew | bound | CPU s | two calls each",
+)
+def calls(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """One call for each accelerator, and two."""
     for path in sorted(INSTANCES.glob("latency-inputs_*_inference.json*")):
         name = path.name.removeprefix("latency-inputs_").split(".", 1)[0]
@@ -115,15 +119,6 @@ def call_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             f"{spent:.1f}",
             shown[3],
         )
-
-
-def calls(*, smoke: bool) -> None:
-    """Blocking calls of accelerators."""
-    show(
-        "dnn-partitioning, latency: ms of one input, one call for each accelerator",
-        ("instance", "operators", "greedy", "best known", "ours", "counted anew", "bound", "CPU s", "two calls each"),
-        call_rows(smoke=smoke),
-    )
 
 
 def filled(problem: ow.Pipeline) -> float:
@@ -168,28 +163,20 @@ def home_rows(*, smoke: bool, **reading: str) -> Iterator[tuple[object, ...]]:
             yield name, len(graph.operators), devices, room, result.status.value, value, fill, f"{spent:.2f}"
 
 
-HEADINGS = ("model", "operators", "devices", "memory / weights", "status", "s", "filling, best order", "CPU s")
+HEADINGS = "model | operators | devices | memory / weights | status | s | filling, best order | CPU s"
 
 
-def latency(*, smoke: bool) -> None:
-    """One input at a time."""
-    show("One input at a time on a home cluster", HEADINGS, home_rows(smoke=smoke, objective="latency"))
+@table("One input at a time on a home cluster", HEADINGS)
+def latency(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Language models, one input at a time."""
+    return home_rows(smoke=smoke, objective="latency")
 
 
-def loads(*, smoke: bool) -> None:
+@table("Stages that pay for their transfers, on a home cluster", HEADINGS)
+def loads(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Stages that pay for what they send and receive."""
-    show("Stages that pay for their transfers, on a home cluster", HEADINGS, home_rows(smoke=smoke, load="sum"))
-
-
-def main() -> None:
-    """Run the parts named on the command line."""
-    parts = {
-        "calls": calls,
-        "latency": latency,
-        "loads": loads,
-    }
-    run_parts(__doc__, parts, lambda: None)
+    return home_rows(smoke=smoke, load="sum")
 
 
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, calls, latency, loads)

@@ -17,7 +17,7 @@ import numpy as np
 import opweave as ow
 from benchmarks.edge_networks import MEGABYTE, MODELS, as_in_the_paper, keras
 from benchmarks.pipeline_proofs import needs_split, proofs
-from benchmarks.tables import run_parts, show
+from benchmarks.tables import run_parts, table
 from opweave.formulations.pipeline.instance import lower
 
 PAPER_MODELS = ("MobileNetV2", "EfficientNetB1", "ResNet50", "InceptionResNetV2")
@@ -49,7 +49,12 @@ def largest_piece(problem: ow.Pipeline) -> float:
     return float(np.diff(lower(problem).memory).max()) / MEGABYTE
 
 
-def point_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Where models can be cut (figure 3); the largest piece in MB, and whether devices of 64 and 128 MB hold it",
+    "model | layers | dominators | piece | 64 | 128 | prefix cuts | tensors | piece  | 64  | 128 ",
+    note="Paper: 64 of 66 models can be cut, all but the NASNets; almost all have at least 25 points.",
+)
+def points(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Figure 3, and which models fit."""
     for model in MODELS[: 3 if smoke else None]:
         dominators = as_in_the_paper(model, 50, 64, 0)
@@ -70,29 +75,13 @@ def point_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
-def points(*, smoke: bool) -> None:
-    """Figure 3: candidate points."""
-    show(
-        "Where models can be cut (figure 3); the largest piece in MB, and whether devices of 64 and 128 MB hold it",
-        (
-            "model",
-            "layers",
-            "dominators",
-            "piece",
-            "64",
-            "128",
-            "prefix cuts",
-            "tensors",
-            "piece ",
-            "64 ",
-            "128 ",
-        ),
-        point_rows(smoke=smoke),
-        note="Paper: 64 of 66 models can be cut, all but the NASNets; almost all have at least 25 points.",
-    )
-
-
-def class_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "The paper's method by number of classes (figure 7): mean bottleneck in s",
+    f"model | MB | nodes | {' | '.join(map(str, CLASSES))} | optimum | 20 / optimum",
+    note="Paper: lowest with most classes and nodes; InceptionResNetV2 on 5 nodes of 64 MB impossible; 512 MB "
+    "holds every model. '-': no plan exists.",
+)
+def classes(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Figure 7: mean bottleneck of the paper's method by number of classes, and the optimum."""
     runs = 2 if smoke else 20
     for model in PAPER_MODELS[2:3] if smoke else PAPER_MODELS:
@@ -112,18 +101,13 @@ def class_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
                 yield model, capacity, nodes, *map(mean, found), mean(best), paper
 
 
-def classes(*, smoke: bool) -> None:
-    """Figure 7: nodes, memory and classes."""
-    show(
-        "The paper's method by number of classes (figure 7): mean bottleneck in s",
-        ("model", "MB", "nodes", *map(str, CLASSES), "optimum", "20 / optimum"),
-        class_rows(smoke=smoke),
-        note="Paper: lowest with most classes and nodes; InceptionResNetV2 on 5 nodes of 64 MB impossible; 512 MB "
-        "holds every model. '-': no plan exists.",
-    )
-
-
-def baseline_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Bottleneck as a multiple of the optimum at 64 MB (figures 8 and 9); in brackets the runs that gave a plan",
+    "model | nodes | no split | split | paper, 20 classes | greedy | random | by memory | greedy / paper | random / "
+    "paper",
+    note="Paper: random needs about 10 times as long (ResNet50: 2), greedy at 50 nodes 1 / (1 - 35 %) = 1.54.",
+)
+def baselines(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Figures 8 and 9: the bottleneck of each method as a multiple of the optimum."""
     runs = 2 if smoke else 50
     for model in PAPER_MODELS[2:3] if smoke else PAPER_MODELS:
@@ -159,27 +143,6 @@ def baseline_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             )
 
 
-def baselines(*, smoke: bool) -> None:
-    """Figures 8 and 9: comparison with random and greedy."""
-    show(
-        "Bottleneck as a multiple of the optimum at 64 MB (figures 8 and 9); in brackets the runs that gave a plan",
-        (
-            "model",
-            "nodes",
-            "no split",
-            "split",
-            "paper, 20 classes",
-            "greedy",
-            "random",
-            "by memory",
-            "greedy / paper",
-            "random / paper",
-        ),
-        baseline_rows(smoke=smoke),
-        note="Paper: random needs about 10 times as long (ResNet50: 2), greedy at 50 nodes 1 / (1 - 35 %) = 1.54.",
-    )
-
-
 def theorem(problem: ow.Pipeline) -> float:
     """Theorem 1: the largest transfer of the paper's partitions over the fastest link."""
     from opweave.formulations.pipeline.partition_graph import smallest_sum_cuts
@@ -189,7 +152,13 @@ def theorem(problem: ow.Pipeline) -> float:
     return float(instance.sent[list(cuts)].max() / instance.rate.max()) if cuts else 0.0
 
 
-def ratio_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "50 devices of 64 MB (figure 10): the paper's method (best of 7 numbers of classes), theorem 1 and the optimum",
+    "model | runs | paper / theorem 1 | optimum / theorem 1 | paper / optimum | largest | optimum below theorem 1",
+    note="Paper: 1.092 on average over 66 models, 75 % of them within 9 %. Theorem 1 bounds the placement of its "
+    "own cuts only: other cuts can go below it.",
+)
+def ratios(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Figure 10: 50 devices, 64 MB."""
     for model in MODELS:
         first = as_in_the_paper(model, 50, 64, 0)
@@ -219,29 +188,9 @@ def ratio_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
-def ratios(*, smoke: bool) -> None:
-    """Figure 10: approximation ratio."""
-    show(
-        "50 devices of 64 MB (figure 10): the paper's method (best of 7 numbers of classes), theorem 1 and the optimum",
-        (
-            "model",
-            "runs",
-            "paper / theorem 1",
-            "optimum / theorem 1",
-            "paper / optimum",
-            "largest",
-            "optimum below theorem 1",
-        ),
-        ratio_rows(smoke=smoke),
-        note="Paper: 1.092 on average over 66 models, 75 % of them within 9 %. Theorem 1 bounds the placement of its "
-        "own cuts only: other cuts can go below it.",
-    )
-
-
 def main() -> None:
     """Run the parts named on the command line."""
-    parts = {"points": points, "classes": classes, "baselines": baselines, "ratios": ratios, "proofs": proofs}
-    run_parts(__doc__, parts, warm_up)
+    run_parts(__doc__, points, classes, baselines, ratios, proofs, warm_up=warm_up)
 
 
 if __name__ == "__main__":

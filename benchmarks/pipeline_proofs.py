@@ -9,7 +9,7 @@ import numpy as np
 
 import opweave as ow
 from benchmarks.edge_networks import MEGABYTE, MODELS, as_in_the_paper, heterogeneous, keras, random_chain
-from benchmarks.tables import show, timed
+from benchmarks.tables import table, timed
 from opweave.formulations.pipeline.instance import fewest_stages, lower
 
 
@@ -98,7 +98,13 @@ def long(devices: int, runs: int, limit: float) -> Iterator[Proof | None]:
             yield prove(problem, limit)
 
 
-def rows(*, smoke: bool) -> Iterable[tuple[object, ...]]:
+@table(
+    "Cuts and devices together: proofs within 10 s",
+    "devices | runs | infeasible | stages | proved | gap <= 5 % | largest gap | median ms | 99 % ms | max ms | "
+    "search ms",
+    note="Wall time of solve with arrays and referee; search: median without the referee. Times include solutions.",
+)
+def proofs(*, smoke: bool) -> Iterable[tuple[object, ...]]:
     """All sets."""
     few = 1 if smoke else 60
     yield summary("50 identical, 64 MB", list(homogeneous(few, 10.0)))
@@ -106,25 +112,3 @@ def rows(*, smoke: bool) -> Iterable[tuple[object, ...]]:
     yield summary("50 different, computing", list(mixed(few, 10.0, computing=True)))
     for devices in (50,) if smoke else (50, 100, 200):
         yield summary(f"{devices}, long chains", list(long(devices, 2 if smoke else 24, 10.0)))
-
-
-def proofs(*, smoke: bool) -> None:
-    """The share of optima proved within 10 s, and the speed."""
-    show(
-        "Cuts and devices together: proofs within 10 s",
-        (
-            "devices",
-            "runs",
-            "infeasible",
-            "stages",
-            "proved",
-            "gap <= 5 %",
-            "largest gap",
-            "median ms",
-            "99 % ms",
-            "max ms",
-            "search ms",
-        ),
-        rows(smoke=smoke),
-        note="Wall time of solve with arrays and referee; search: median without the referee. Times include solutions.",
-    )

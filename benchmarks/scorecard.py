@@ -17,7 +17,6 @@ import argparse
 import json
 import math
 import re
-import resource
 import statistics
 import sys
 import time
@@ -27,7 +26,7 @@ from typing import Any
 
 import opweave as ow
 from benchmarks.scorecard_instances import Instance, instances, tiny
-from benchmarks.tables import show, timed
+from benchmarks.tables import processor_seconds, show, timed
 
 Row = dict[str, Any]
 Rows = dict[str, Row]
@@ -39,12 +38,6 @@ DISTURBED = 0.7
 """Processor seconds of a solve without proof, as a share of its limit, below which other jobs disturbed it."""
 
 PROBE_SECONDS, MOST_STRETCHED = 0.3, 3.0
-
-
-def processor() -> float:
-    """Seconds of this process and of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def key(title: str, limit: float) -> str:
@@ -74,7 +67,7 @@ def solved(instance: Instance, limit: float, solver: str, given: float | None = 
     except FileNotFoundError as missing:
         return row | {"error": str(missing), "missing": True}
     extend = {"extend": instance.rows} if instance.way == "extend" else {}
-    began = processor()
+    began = processor_seconds()
     with timed() as clock:
         try:
             result = ow.solve(problem, solver=solver, time_limit=given or limit, **extend)
@@ -84,7 +77,7 @@ def solved(instance: Instance, limit: float, solver: str, given: float | None = 
         "plan": result.objective,
         "bound": result.bound,
         "seconds": round(clock.seconds, 3),
-        "processor": round(processor() - began, 3),
+        "processor": round(processor_seconds() - began, 3),
         "proved": result.status.value in ("optimal", "infeasible"),
         "status": result.status.value,
         "source": result.bound_source,
@@ -182,8 +175,10 @@ def change(kind: str, limit: float, pairs: Sequence[tuple[Row, Row]]) -> tuple[o
     return tuple(cells)
 
 
-CHANGES = ("problem", "limit", "rows", "plan, worst", "plan, mean", "bound, worst", "bound, mean",
-           "plans lost", "won", "bounds lost", "won ", "proofs lost", "won  ")  # fmt: skip
+CHANGES = (
+    "problem | limit | rows | plan, worst | plan, mean | bound, worst | bound, mean | plans lost | won | bounds lost "
+    "| won  | proofs lost | won  "
+)  # fmt: skip
 
 
 def harm(now: Row, before: Row) -> float:
@@ -217,7 +212,7 @@ def compare(rows: Rows, earlier: Rows, chosen: Sequence[Instance]) -> None:
     worst = sorted(both, key=lambda pair: -harm(*pair))[:10]
     show(
         "The ten worst rows",
-        ("instance", "limit", "plan, old", "new", "bound, old", "new ", "proved, old", "new  "),
+        "instance | limit | plan, old | new | bound, old | new  | proved, old | new  ",
         [
             (now["title"], f"{now['limit']:g}", number(before.get("plan")), number(now.get("plan")),
              number(before.get("bound")), number(now.get("bound")), str(before.get("proved")), str(now.get("proved")))
@@ -254,7 +249,7 @@ def summary(rows: Mapping[str, Row]) -> None:
                 sum("error" in row for row in group),
             )
         )
-    header = ("problem", "limit", "rows", "plans", "proved", "mean gap %", "worst", "disturbed", "errors")
+    header = "problem | limit | rows | plans | proved | mean gap % | worst | disturbed | errors"
     show("By problem", header, table)
 
 

@@ -19,16 +19,15 @@ from benchmarks.edge_networks import MEGABYTE, heterogeneous, keras, random_chai
 from benchmarks.generators import Builder, layered_dag, randomly_wired, scattered
 from benchmarks.measured import measured
 from benchmarks.memory_layout import family, pooled, random_layout
+from benchmarks.networks import network
 from benchmarks.readers import load_job_shop
-from benchmarks.regret_instances import slicings
-from benchmarks.regret_shapes import batched_mappings, in_tree, series_parallel, skips, times, unlike
 from benchmarks.serving import case as helix
 from benchmarks.serving import random_case
+from benchmarks.shapes import batched_mappings, in_tree, series_parallel, skips, slicings, times, unlike
 from benchmarks.slicing import problem_of as on_boards
 from benchmarks.stacked import Stack, stacked
 from benchmarks.tables import GRAPHS
 from benchmarks.transformers import transformer
-from benchmarks.wide_nets import darts
 
 AnyProblem = ow.Problem[Any, Any]
 Make = Callable[[], AnyProblem]
@@ -325,7 +324,7 @@ PLACEMENTS: dict[str, Make] = {
     "Inception-v3, slow links": partial(on_preset, "torch/inception_v3.export", "moirai-inter"),
     "Swin-T, fast links": partial(on_preset, "torch/swin_tiny_patch4_window7_224.export", "moirai-intra"),
     "HRNet, home": partial(on_preset, "torch/hrnet_w18_small.export", "home"),
-    "DARTS, slow links": lambda: at_home(darts()),
+    "DARTS, slow links": lambda: at_home(network("DARTS")[0]),
     "T5, memory binds": lambda: at_home(graph_of("torch/t5_small.export"), 1.0),
     "transformer 6 x 4, memory binds": lambda: at_home(transformer(6, 4, 512), 0.6),
     "random 60 on 3, ports": partial(scattered, 60, 3, 31),

@@ -1,6 +1,6 @@
 """Benchmarks of slicing: four networks on four different boards, every solver, speed, and the paper's claims.
 
-Run ``python -m benchmarks.slicing`` for everything, or name parts: ``gaps solvers devices speed abstract pictures``;
+Run ``python -m benchmarks.slicing`` for everything, or name parts: ``gaps solvers devices speed abstract``;
 ``--smoke`` uses one network and short limits. Boards compute 12, 8, 5 and 3 GFLOP/s (further boards 6 and 4), move 4
 GB/s and take 0.1 ms to start an operator; times are rooflines in single precision. Links carry 100 Mbit/s (x1) or 800
 Mbit/s (x8) into every board. Gap: latency / bound - 1.
@@ -9,15 +9,12 @@ Mbit/s (x8) into every board. Gap: latency / bound - 1.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
-from tempfile import gettempdir
 
 import numpy as np
 
 import opweave as ow
-from benchmarks.cnn_nets import NETS
-from benchmarks.tables import milliseconds, percent, run_parts, show, timed
+from benchmarks.networks import CONVOLUTIONAL, network
+from benchmarks.tables import milliseconds, percent, run_parts, table, timed
 
 BOARDS = (("board-12", 12e9), ("board-8", 8e9), ("board-5", 5e9), ("board-3", 3e9), ("board-6", 6e9), ("board-4", 4e9))
 LINKS = {"x1": 12.5e6, "x8": 100e6}
@@ -29,13 +26,6 @@ SEARCHES: tuple[tuple[str, dict[str, bool | str]], ...] = (
     ("local", {}),
     ("auto", {}),
 )
-
-
-@cache
-def network(name: str) -> tuple[ow.OpGraph, dict[str, ow.Geometry]]:
-    """A graph and its geometry."""
-    arrays = NETS[name]()
-    return arrays.graph(), arrays.geometry
 
 
 def problem_of(name: str, link: str, devices: int = 4, memory: int | None = None, **fields: object) -> ow.Slicing:
@@ -52,7 +42,7 @@ def problem_of(name: str, link: str, devices: int = 4, memory: int | None = None
 
 def cases(*, smoke: bool) -> Iterator[tuple[str, str]]:
     """Networks and links."""
-    for name in list(NETS)[: 1 if smoke else None]:
+    for name in CONVOLUTIONAL[: 1 if smoke else None]:
         for link in LINKS:
             yield name, link
 
@@ -69,7 +59,11 @@ def ratio(result: ow.Result[ow.Slices]) -> str:
     return percent(result.objective / result.bound - 1) if result.objective and result.bound else "-"
 
 
-def gap_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Four boards, dimension free: latency in ms",
+    f"network | links | {' | '.join(BASELINES)} | opweave | bound | gap | proof | seconds",
+)
+def gaps(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Baselines, plan and bound."""
     for name, link in cases(smoke=smoke):
         problem = problem_of(name, link)
@@ -85,16 +79,12 @@ def gap_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         yield name, link, *cells, ratio(result), (result.bound_source or "-")[:36], f"{clock.seconds:.1f}"
 
 
-def gaps(*, smoke: bool) -> None:
-    """The gaps that are proved in a minute."""
-    show(
-        "Four boards, dimension free: latency in ms",
-        ("network", "links", *BASELINES, "opweave", "bound", "gap", "proof", "seconds"),
-        gap_rows(smoke=smoke),
-    )
-
-
-def solver_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Searches, 10 s each: latency in ms",
+    "network | links | solver | without or with | latency",
+    note="'seeded': without the baselines in the first population.",
+)
+def solvers(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Every search with the same time."""
     for name, link in cases(smoke=smoke):
         problem = problem_of(name, link)
@@ -103,17 +93,8 @@ def solver_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             yield name, link, solver, ", ".join(options) or "-", milliseconds(result.objective)
 
 
-def solvers(*, smoke: bool) -> None:
-    """Comparison of searches."""
-    show(
-        "Searches, 10 s each: latency in ms",
-        ("network", "links", "solver", "without or with", "latency"),
-        solver_rows(smoke=smoke),
-        note="'seeded': without the baselines in the first population.",
-    )
-
-
-def device_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table("ResNet50 on 3 to 6 boards: ms", "boards | links | opweave | bound | gap")
+def devices(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Three to six boards."""
     for devices in (3,) if smoke else (3, 4, 5, 6):
         for link in LINKS:
@@ -121,19 +102,18 @@ def device_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             yield devices, link, milliseconds(result.objective), milliseconds(result.bound), ratio(result)
 
 
-def devices(*, smoke: bool) -> None:
-    """More boards."""
-    show("ResNet50 on 3 to 6 boards: ms", ("boards", "links", "opweave", "bound", "gap"), device_rows(smoke=smoke))
-
-
-def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Random plans a second, one thread",
+    "network | operators | latency | latency and memory | GenEFlow's problem",
+)
+def speed(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Plans per second."""
     from opweave.formulations.slicing.geneflow import GenEFlow
     from opweave.formulations.slicing.instance import lower
     from opweave.solvers.slicing.arrays import arrays_of, judge
     from opweave.solvers.slicing.geneflow import decode, gene_count
 
-    for name in list(NETS)[: 1 if smoke else None]:
+    for name in CONVOLUTIONAL[: 1 if smoke else None]:
         problem = problem_of(name, "x1")
         instance, rng = lower(problem), np.random.default_rng(0)
         arrays, (modes, cuts) = arrays_of(instance), decode(instance, rng.random((5_000, gene_count(instance))))
@@ -150,18 +130,15 @@ def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         yield name, instance.operators, *(f"{found[m]:,.0f}" for m in found), f"{1_000 / clock.seconds:,.0f}"
 
 
-def speed(*, smoke: bool) -> None:
-    """How fast plans are evaluated."""
-    show(
-        "Random plans a second, one thread",
-        ("network", "operators", "latency", "latency and memory", "GenEFlow's problem"),
-        speed_rows(smoke=smoke),
-    )
-
-
-def abstract_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "Savings: peak memory by the order; latency against even parts and against the best single board",
+    "network | links | memory | rule, even parts | rule, one board | free, even parts | free, one board",
+    note="The paper: 12 % (BTSearch) and 33.9 % (GenEFlow) at best, on its own devices and models. 'rule': the "
+    "paper's dimension for every operator; 'free': the search chooses it.",
+)
+def abstract(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """The claims of the paper's abstract, on our networks."""
-    for name in list(NETS)[: 1 if smoke else None]:
+    for name in CONVOLUTIONAL[: 1 if smoke else None]:
         graph, _ = network(name)
         given = ow.MemoryOrdering(graph=graph)
         before = given.evaluate(ow.Ordering(order=[op.id for op in graph.operators])).objective
@@ -176,46 +153,5 @@ def abstract_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             yield name, link, *(f"{100 * share:.1f} %" for share in shares)
 
 
-def abstract(*, smoke: bool) -> None:
-    """The paper claims 12 % less memory from the order and 33.9 % less latency on four devices."""
-    show(
-        "Savings: peak memory by the order; latency against even parts and against the best single board",
-        ("network", "links", "memory", "rule, even parts", "rule, one board", "free, even parts", "free, one board"),
-        abstract_rows(smoke=smoke),
-        note="The paper: 12 % (BTSearch) and 33.9 % (GenEFlow) at best, on its own devices and models. 'rule': the "
-        "paper's dimension for every operator; 'free': the search chooses it.",
-    )
-
-
-def pictures(*, smoke: bool) -> None:
-    """Draw shares and convergence of ResNet50 into the folder for temporary files."""
-    from opweave.adapters.report.figures import save_figure
-    from opweave.adapters.report.views import show as view_of
-
-    seconds, folder = 0.5 if smoke else 10.0, Path(gettempdir())
-    problem = problem_of("VGG16" if smoke else "ResNet50", "x1")
-    found = [(name, ow.solve(problem, solver=name, time_limit=seconds)) for name in ("auto", "local", "geneflow")]
-    figures = {
-        "slices": view_of(problem, found[0][1]).figure(),
-        "convergence": ow.progress_figure(problem, dict(found)),
-    }
-    for name, figure in figures.items():
-        save_figure(figure, folder / f"opweave-{name}.png")
-        print(folder / f"opweave-{name}.png")
-
-
-def main() -> None:
-    """Run the parts named on the command line."""
-    parts = {
-        "gaps": gaps,
-        "solvers": solvers,
-        "devices": devices,
-        "speed": speed,
-        "abstract": abstract,
-        "pictures": pictures,
-    }
-    run_parts(__doc__, parts, warm_up)
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, gaps, solvers, devices, speed, abstract, warm_up=warm_up)

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, wraps
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 GRAPHS = Path(__file__).parent / "graphs"
+DATA = Path(__file__).parent / "data"
+
+Rows = Iterable[Sequence[object]]
+
+
+@cache
+def data(name: str) -> dict[str, Any]:
+    """Read a file of facts, which says where they come from."""
+    return tomllib.loads((DATA / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 class Clock:
@@ -31,10 +44,16 @@ def timed() -> Iterator[Clock]:
         clock.seconds = time.perf_counter() - began
 
 
-def show(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> None:
-    """Print a table; outside a capable terminal, rows appear as they are computed."""
+def processor_seconds() -> float:
+    """Seconds of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def show(title: str, header: str, rows: Rows, note: str = "") -> None:
+    """Print a table whose header is ``"one | other"``; outside a capable terminal, rows appear as they are computed."""
     table = Table(title=title, title_justify="left", caption=note, caption_justify="left")
-    for position, name in enumerate(header):
+    for position, name in enumerate(header.split(" | ")):
         table.add_column(name, justify="left" if position == 0 else "right", no_wrap=position == 0)
     for row in rows:
         table.add_row(*(cell if isinstance(cell, str) else f"{cell:,}" for cell in row))
@@ -58,12 +77,29 @@ def milliseconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{1000 * seconds:,.4g}" if seconds < 1 else f"{1000 * seconds:,.0f}"
 
 
-def run_parts(description: str | None, parts: Mapping[str, Callable[..., None]], warm_up: Callable[[], None]) -> None:
+def table(title: str, header: str, note: str = "") -> Callable[[Callable[..., Rows]], Callable[..., None]]:
+    """Make a part of a benchmark of a function that yields the rows of a table; it is called with ``smoke``."""
+
+    def part_of(rows: Callable[..., Rows]) -> Callable[..., None]:
+        @wraps(rows)
+        def part(*, smoke: bool) -> None:
+            show(title, header, rows(smoke=smoke), note)
+
+        return part
+
+    return part_of
+
+
+def run_parts(
+    description: str | None, *parts: Callable[..., None], warm_up: Callable[[], object] | None = None
+) -> None:
     """Run the parts named on the command line, or all parts if none is named; each is called with ``smoke``."""
+    named: Mapping[str, Callable[..., None]] = {part.__name__: part for part in parts}
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*parts, []], help="tables to print; default: all")
+    parser.add_argument("parts", nargs="*", choices=[*named, []], help="tables to print; default: all")
     parser.add_argument("--smoke", action="store_true", help="small graphs and short limits")
     arguments = parser.parse_args()
-    warm_up()
-    for name in arguments.parts or parts:
-        parts[name](smoke=arguments.smoke)
+    if warm_up is not None:
+        warm_up()
+    for name in arguments.parts or named:
+        named[name](smoke=arguments.smoke)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import opweave as ow
-from benchmarks.tables import kilobytes, run_parts, show
+from benchmarks.models.onnx_nets import SMALL, onnx_model
+from benchmarks.tables import kilobytes, run_parts, table
 from opweave.adapters.verify.report import Verification
 
 SOLVE_SECONDS = 10.0
@@ -54,47 +55,51 @@ def row(name: str, ordered: Verification, placed: Verification) -> tuple[object,
 
 
 HEADER = (
-    "model",
-    "operators",
-    "outputs",
-    "difference",
-    "as listed",
-    "predicted",
-    "measured",
-    "steps equal",
-    "allocator",
-    "default",
-    "pre-packed",
-    "pieces",
+    "model | operators | outputs | difference | as listed | predicted | measured | steps equal | allocator | default | "
+    "pre-packed | pieces"
 )
 
 
-def onnx_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "ONNX Runtime: peaks in KB",
+    HEADER,
+    note="Difference: largest, from the runtime's optimised run. As listed, predicted and measured: live tensors. "
+    "Allocator: blocks handed out, with padding and scratch memory. Default: the same with default settings. "
+    "Pre-packed: held before the first node, and not counted. Pieces: of a placement on three devices.",
+)
+def onnx(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Six ONNX models."""
-    from benchmarks.models.onnx_nets import ONNX_MODELS
-
     with tempfile.TemporaryDirectory() as folder:
-        for name in _chosen(ONNX_MODELS, smoke=smoke):
+        for name in _chosen(SMALL, smoke=smoke):
             path = Path(folder) / "model.onnx"
-            path.write_bytes(ONNX_MODELS[name]().SerializeToString())
+            path.write_bytes(onnx_model(name).SerializeToString())
             ordering = ow.solve(ow.onnx_runtime_problem(path), time_limit=SOLVE_SECONDS)
             yield row(name, ow.verify(path, ordering), ow.verify(path, placement_of(ow.load(path))))
 
 
-def optimised_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "ONNX Runtime, graphs optimised first: peaks in KB",
+    HEADER,
+    note="As above, for the file that ONNX Runtime's optimiser writes.",
+)
+def optimised(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """The same models after ONNX Runtime's own graph optimisations, planned in the form that the runtime wrote."""
-    from benchmarks.models.onnx_nets import ONNX_MODELS
-
     with tempfile.TemporaryDirectory() as folder:
-        for name in _chosen(ONNX_MODELS, smoke=smoke):
+        for name in _chosen(SMALL, smoke=smoke):
             path, optimised = Path(folder) / "model.onnx", Path(folder) / "optimised.onnx"
-            path.write_bytes(ONNX_MODELS[name]().SerializeToString())
+            path.write_bytes(onnx_model(name).SerializeToString())
             problem = ow.onnx_runtime_problem(ow.onnx.optimize(path, optimised))
             ordering = ow.solve(problem, time_limit=SOLVE_SECONDS)
             yield row(name, ow.verify(optimised, ordering), ow.verify(optimised, placement_of(problem.graph)))
 
 
-def torch_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+@table(
+    "PyTorch: peaks in KB",
+    HEADER,
+    note="Difference: largest, from the whole program. Default: PyTorch running the program in its own order, with "
+    "inputs held by the caller but counted.",
+)
+def torch(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Six PyTorch models."""
     import torch
 
@@ -116,43 +121,5 @@ def _chosen(models: Iterable[str], *, smoke: bool) -> list[str]:
     return [name for name in models if name in ("randomly wired", "Inception", "GoogLeNet")] if smoke else list(models)
 
 
-def onnx(*, smoke: bool) -> None:
-    """ONNX Runtime."""
-    show(
-        "ONNX Runtime: peaks in KB",
-        HEADER,
-        onnx_rows(smoke=smoke),
-        note="Difference: largest, from the runtime's optimised run. As listed, predicted and measured: live tensors. "
-        "Allocator: blocks handed out, with padding and scratch memory. Default: the same with default settings. "
-        "Pre-packed: held before the first node, and not counted. Pieces: of a placement on three devices.",
-    )
-
-
-def optimised(*, smoke: bool) -> None:
-    """ONNX Runtime, fused."""
-    show(
-        "ONNX Runtime, graphs optimised first: peaks in KB",
-        HEADER,
-        optimised_rows(smoke=smoke),
-        note="As above, for the file that ONNX Runtime's optimiser writes.",
-    )
-
-
-def torch(*, smoke: bool) -> None:
-    """PyTorch."""
-    show(
-        "PyTorch: peaks in KB",
-        HEADER,
-        torch_rows(smoke=smoke),
-        note="Difference: largest, from the whole program. Default: PyTorch running the program in its own order, with "
-        "inputs held by the caller but counted.",
-    )
-
-
-def main() -> None:
-    """Run the parts named on the command line."""
-    run_parts(__doc__, {"onnx": onnx, "optimised": optimised, "torch": torch}, lambda: None)
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, onnx, optimised, torch)

@@ -1,8 +1,13 @@
-"""The inside is one design: the same files for every problem, few imports, no circles."""
+"""The inside is one design: the same files for every problem, few imports, no circles, folders within their budgets."""
 
 from __future__ import annotations
 
+import ast
 import importlib
+import io
+import tokenize
+import tomllib
+from collections import Counter
 from pathlib import Path
 
 import networkx as nx
@@ -56,3 +61,50 @@ def test_imports_count_wherever_they_stand(tmp_path: Path) -> None:
     empty = tmp_path / "empty.py"
     empty.write_text("")
     assert imported_by(written, dict.fromkeys(names, empty)) == ["opweave.a.b", "opweave.d", "opweave.e"]
+
+
+NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+
+
+def code_lines(source: str) -> int:
+    """Lines with code: no comments, blanks or docstrings."""
+    lines, docs = set[int](), set[int]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            first = node.body[0]
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                docs.update(range(first.lineno, first.end_lineno + 1))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - docs)
+
+
+def test_code_lines_are_counted_without_comments_and_docstrings() -> None:
+    assert (
+        code_lines(
+            '"""One."""\n\n# two\nx = (\n    1,  # three\n)\n\n\ndef f():\n    """Four."""\n    return """\na"""\n'
+        )
+        == 6
+    )
+
+
+def test_every_folder_keeps_its_budget_of_lines() -> None:
+    """What stands in pyproject.toml: a full folder loses something before something comes in."""
+    house = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["house"]
+    used, files = Counter[str](), 0
+    for path in (each for top in ("opweave", "tests", "benchmarks") for each in (ROOT / top).rglob("*.py")):
+        name = path.relative_to(ROOT).parent.as_posix() + "/"
+        budget = max((each for each in house["lines"] if name.startswith(each + "/")), key=len)
+        lines = code_lines(path.read_text(encoding="utf-8"))
+        used[budget] += lines
+        used["all of opweave"] += lines if name.startswith("opweave/") else 0
+        files += name.startswith("opweave/")
+    most = house["lines"] | {"all of opweave": house["all"]} | house["still"]
+    assert {name: (lines, most[name]) for name, lines in used.items() if lines > most[name]} == {}
+    assert files <= house["files"]
+    assert {name for name, lines in house["still"].items() if lines <= house["lines"].get(name, house["all"])} == set()

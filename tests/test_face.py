@@ -78,66 +78,49 @@ def test_names_of_frameworks_have_namespaces_and_keep_working() -> None:
         _ = ow.onnx.nothing
 
 
-BUILT = """
+PRINTS = {
+    "importing builds no validators of data: each takes milliseconds": (
+        """
+def every(kind):
+    return [kind, *(each for sub in kind.__subclasses__() for each in every(sub))]
 import opweave
 from opweave.problems.spec import Spec
-
-def every(kind):
-    for each in kind.__subclasses__():
-        yield each
-        yield from every(each)
-
-print([kind.__name__ for kind in every(Spec) if kind.__pydantic_complete__])
-"""
-"""Names the specs whose validators an import has built."""
-
-
-def printed(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-
-
-def test_importing_builds_no_validators_of_data() -> None:
-    """Each takes milliseconds."""
-    assert printed(BUILT) == "[]"
-
-
-def test_a_solve_imports_one_problem_and_no_helpers() -> None:
-    code = """
+print([kind.__name__ for kind in every(Spec)[1:] if kind.__pydantic_complete__])""",
+        "[]",
+    ),
+    "importing loads no framework and no display": (
+        """
+import sys, opweave as ow
+dir(ow)
+heavy = ("onnx", "torch", "keras", "rich", "matplotlib", "pandas", "pyomo.environ", "pymoo")
+print([name for name in heavy if name in sys.modules])""",
+        "[]",
+    ),
+    "a solve imports one problem and no helpers": (
+        """
 import sys, opweave as ow
 graph = ow.OpGraph(tensors=[ow.Tensor(id="x", bytes=4)], operators=[ow.Operator(id="p", outputs=["x"])])
 assert ow.solve(ow.MemoryOrdering(graph)).verified
-print([name for name in sys.modules if "spec" in name and ".problems." in name or "side_by_side.lead" in name])
-"""
-    assert printed(code) == "['opweave.problems.spec', 'opweave.problems.memory_ordering.spec']"
-
-
-def test_a_star_import_has_problems_and_solve() -> None:
-    assert printed("from opweave import *; print(Placement.kind, Schedule.kind, solve.__name__)").split() == [
-        "placement",
-        "schedule",
-        "solve",
-    ]
-
-
-def test_all_kinds_are_known_whatever_was_imported() -> None:
-    code = "import opweave as ow; {}; print(list(ow.Problem.kinds()), 'stages' in ow.Solution.kinds())"
-    assert printed(code.format("ow.Placement")) == printed(code.format("pass"))
-    assert "'slicing'] True" in printed(code.format("pass"))
-
-
-def test_a_solution_of_ones_own_may_have_a_word_of_opweaves() -> None:
-    code = """
+print([name for name in sys.modules if "spec" in name and ".problems." in name or "side_by_side.lead" in name])""",
+        "['opweave.problems.spec', 'opweave.problems.memory_ordering.spec']",
+    ),
+    "a star import has problems and solve": (
+        "from opweave import *; print(Placement.kind, Schedule.kind, solve.__name__)",
+        "placement schedule solve",
+    ),
+    "all kinds are known whatever was imported": (
+        """
 import opweave as ow
+before = list(ow.Problem.kinds()), "stages" in ow.Solution.kinds()
+ow.Placement
+print(before == (list(ow.Problem.kinds()), True), "slicing" in ow.Problem.kinds())""",
+        "True True",
+    ),
+    "a solution of one's own may have a word of opweave's, and a generic problem may leave types open": (
+        """
+import typing, opweave as ow
 class Layout(ow.Solution):
     rows: int
-print(ow.Solution.kinds()["layout"] is Layout)
-"""
-    assert printed(code) == "True"
-
-
-def test_a_generic_problem_of_ones_own_may_leave_types_open() -> None:
-    code = """
-import typing, opweave as ow
 S, D = typing.TypeVar("S", bound=ow.Solution), typing.TypeVar("D", bound=ow.Details)
 class Base(ow.Problem[S, D], typing.Generic[S, D]):
     pass
@@ -147,16 +130,17 @@ class First(Base[ow.Ordering, ow.Details]):
     pass
 class Second(Half[ow.Ordering]):
     pass
-print(First.kind, Second.kind)
-"""
-    assert printed(code) == "first second"
+print(ow.Solution.kinds()["layout"] is Layout, First.kind, Second.kind)""",
+        "True first second",
+    ),
+}
+"""Programs, each for a process of its own, and what they print."""
 
 
-def test_importing_loads_no_framework_and_no_display() -> None:
-    heavy = "('onnx', 'torch', 'keras', 'rich', 'matplotlib', 'pandas', 'pyomo.environ', 'pymoo')"
-    code = f"import sys, opweave as ow; dir(ow); print([name for name in {heavy} if name in sys.modules])"
+@pytest.mark.parametrize(("code", "printed"), PRINTS.values(), ids=PRINTS)
+def test_a_fresh_process(code: str, printed: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == printed
 
 
 def test_every_option_has_a_meaning() -> None:

@@ -1,4 +1,4 @@
-"""Six PyTorch models of well-known shapes with random weights: three from transformers, three defined here."""
+"""Five PyTorch models of well-known shapes with random weights: three from transformers, two defined here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from benchmarks.models.onnx_nets import random_wiring
+
+def random_wiring(size: int) -> list[list[int]]:
+    """Ring of neighbours with a third of the edges moved (Watts-Strogatz), as lists of predecessors."""
+    import networkx as nx
+
+    ring = nx.connected_watts_strogatz_graph(size, 4, 0.33, seed=7)
+    return [sorted(other for other in ring.neighbors(node) if other < node) for node in range(size)]
 
 
 class Example(NamedTuple):
@@ -73,107 +79,6 @@ def googlenet() -> Example:
     return Example(nn.Sequential(*layers).eval(), (torch.randn(1, 3, 224, 224),))
 
 
-class Basic(nn.Module):
-    """Two convolutions and a shortcut."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(conv(width, width), conv(width, width, active=False))
-        self.end = nn.ReLU(inplace=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Add the shortcut."""
-        return self.end(self.body(x) + x)
-
-
-class Bottleneck(nn.Module):
-    """Narrow, convolve, widen, and a shortcut."""
-
-    def __init__(self, source: int, width: int) -> None:
-        super().__init__()
-        wide = 4 * width
-        self.body = nn.Sequential(conv(source, width, 1), conv(width, width), conv(width, wide, 1, active=False))
-        self.skip = nn.Identity() if source == wide else conv(source, wide, 1, active=False)
-        self.end = nn.ReLU(inplace=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Add the shortcut."""
-        return self.end(self.body(x) + self.skip(x))
-
-
-class Exchange(nn.Module):
-    """One module of a high-resolution stage: blocks in every branch, then exchange between all resolutions."""
-
-    def __init__(self, widths: Sequence[int], blocks: int) -> None:
-        super().__init__()
-        self.branches = nn.ModuleList(nn.Sequential(*(Basic(width) for _ in range(blocks))) for width in widths)
-        self.ways = nn.ModuleList(
-            nn.ModuleList(_way(widths, source, target) for source in range(len(widths)))
-            for target in range(len(widths))
-        )
-        self.end = nn.ReLU(inplace=True)
-
-    def forward(self, inputs: list[Tensor]) -> list[Tensor]:
-        """Sum the results of all branches for each resolution."""
-        made = [branch(x) for branch, x in zip(self.branches, inputs, strict=True)]
-        fused = []
-        for ways in self.ways:
-            total = ways[0](made[0])
-            for way, x in zip(list(ways)[1:], made[1:], strict=True):
-                total = total + way(x)
-            fused.append(self.end(total))
-        return fused
-
-
-def _way(widths: Sequence[int], source: int, target: int) -> nn.Module:
-    if source == target:
-        return nn.Identity()
-    if source > target:
-        up = nn.Upsample(scale_factor=2 ** (source - target), mode="nearest")
-        return nn.Sequential(conv(widths[source], widths[target], 1, active=False), up)
-    steps = target - source
-    return nn.Sequential(
-        *(
-            conv(widths[source], widths[target if last else source], stride=2, active=not last)
-            for last in (step == steps - 1 for step in range(steps))
-        )
-    )
-
-
-class HRNet(nn.Module):
-    """Wang et al. 2020 in its smallest form: W18, one module of two blocks in each stage."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        widths = (18, 36, 72, 144)
-        self.stem = nn.Sequential(conv(3, 64, stride=2), conv(64, 64, stride=2), Bottleneck(64, 32))
-        self.first = nn.ModuleList([conv(128, 18), conv(128, 36, stride=2)])
-        self.further = nn.ModuleList([conv(36, 72, stride=2), conv(72, 144, stride=2)])
-        self.stages = nn.ModuleList(Exchange(widths[:count], 2) for count in (2, 3, 4))
-        self.heads = nn.ModuleList(Bottleneck(width, 32 * 2**place) for place, width in enumerate(widths))
-        self.down = nn.ModuleList(conv(128 * 2**place, 256 * 2**place, stride=2) for place in range(3))
-        self.end = nn.Sequential(conv(1024, 2048, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Classify an image."""
-        x = self.stem(x)
-        branches = [layer(x) for layer in self.first]
-        for place, stage in enumerate(self.stages):
-            if place:
-                branches.append(self.further[place - 1](branches[-1]))
-            branches = stage(branches)
-        heads = [head(branch) for head, branch in zip(self.heads, branches, strict=True)]
-        x = heads[0]
-        for down, head in zip(self.down, heads[1:], strict=True):
-            x = down(x) + head
-        return self.end(x)
-
-
-def hrnet() -> Example:
-    """HRNet-W18-small."""
-    return Example(HRNet().eval(), (torch.randn(1, 3, 224, 224),))
-
-
 class Wired(nn.Module):
     """One stage of a randomly wired network (Xie et al. 2019): weighted sums, separable convolutions."""
 
@@ -234,7 +139,6 @@ def resnet() -> Example:
 TORCH_MODELS: Mapping[str, Callable[[], Example]] = {
     "GPT-2 small": gpt2,
     "Swin-T": swin,
-    "HRNet-W18-small": hrnet,
     "GoogLeNet": googlenet,
     "ResNet-50": resnet,
     "randomly wired": randomly_wired,

@@ -13,35 +13,10 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
+from benchmarks.tables import data
+
 if TYPE_CHECKING:
     import torch
-
-_ROI = "Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
-_BACK = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
-_STEPS = (
-    "SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, "
-    "SymInt groups, SymInt offset_groups, bool use_mask"
-)
-_SCALED = "Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
-_MAPPED = "Tensor grad, Tensor rois, Tensor mapping, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
-SCHEMAS = (
-    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "box_iou_rotated(Tensor boxes1, Tensor boxes2) -> Tensor",
-    f"roi_align({_ROI}, int sampling_ratio, bool aligned) -> Tensor",
-    f"qroi_align({_ROI}, int sampling_ratio, bool aligned) -> Tensor",
-    f"_roi_align_backward({_SCALED}, {_BACK}, int sampling_ratio, bool aligned) -> Tensor",
-    f"ps_roi_align({_ROI}, int sampling_ratio) -> (Tensor, Tensor)",
-    f"_ps_roi_align_backward({_MAPPED}, int sampling_ratio, {_BACK}) -> Tensor",
-    f"roi_pool({_ROI}) -> (Tensor, Tensor)",
-    f"_roi_pool_backward({_MAPPED.replace('mapping', 'argmax')}, {_BACK}) -> Tensor",
-    f"ps_roi_pool({_ROI}) -> (Tensor, Tensor)",
-    f"_ps_roi_pool_backward({_MAPPED}, {_BACK}) -> Tensor",
-    f"deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, {_STEPS}) -> Tensor",
-    "_deform_conv2d_backward(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, "
-    f"{_STEPS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    "_cuda_version() -> int",
-)
 
 
 @cache
@@ -63,7 +38,7 @@ def _define(library: torch.library.Library) -> None:
     import torch
 
     _LIBRARIES.append(library)
-    for schema in SCHEMAS:
+    for schema in data("zoo")["schemas"]:
         library.define(schema)
     library.impl("_cuda_version", lambda: -1, "CompositeExplicitAutograd")
     load = torch.ops.load_library

@@ -13,13 +13,10 @@ from typing import Any
 
 import opweave as ow
 from benchmarks.models.torchvision_operators import stand_in
+from benchmarks.tables import data
 
 Loader = Callable[[], ow.OpGraph]
 
-SIZES = {"inception_v3": (3, 299, 299), "raft_large": (3, 128, 128), "raft_small": (3, 128, 128)}
-"""Inputs of torchvision's models that do not take 224 by 224 pixels."""
-CLIPS = {"mvit_v1_b": (3, 16, 224, 224), "mvit_v2_s": (3, 16, 224, 224), "s3d": (3, 16, 224, 224)}
-"""Inputs of its models for videos that do not take 8 images of 112 by 112 pixels."""
 DETECTORS = ("rcnn", "retinanet", "ssd", "fcos")
 
 
@@ -64,8 +61,9 @@ def _regnets_on_cpu() -> None:
 def _images(name: str, model: Any) -> tuple[object, ...]:
     import torch
 
-    shape = CLIPS.get(name) or SIZES.get(name, (3, 224, 224))
-    if type(model).__module__.startswith("torchvision.models.video") and name not in CLIPS:
+    sizes = data("zoo")["sizes"]
+    shape = sizes.get(name, (3, 224, 224))
+    if type(model).__module__.startswith("torchvision.models.video") and name not in sizes:
         shape = (3, 8, 112, 112)
     if any(word in name for word in DETECTORS):
         return ([torch.empty(3, 320, 320)],)
@@ -96,49 +94,8 @@ def load_timm(name: str) -> ow.OpGraph:
 def diffusers_cases() -> Iterator[tuple[str, Loader]]:
     """Two U-Nets, three autoencoders and two transformers of diffusers."""
     stand_in()
-    for name in DIFFUSERS:
+    for name in data("zoo")["diffusers"]:
         yield name, partial(load_diffusers, name)
-
-
-DIFFUSERS: dict[str, tuple[dict[str, object], dict[str, tuple[int, ...]]]] = {
-    "UNet2DModel": ({"sample_size": 64}, {"sample": (1, 3, 64, 64), "timestep": ()}),
-    "UNet2DConditionModel": (
-        {"cross_attention_dim": 768},
-        {"sample": (1, 4, 64, 64), "timestep": (), "encoder_hidden_states": (1, 77, 768)},
-    ),
-    "AutoencoderKL": (
-        {
-            "down_block_types": ("DownEncoderBlock2D",) * 4,
-            "up_block_types": ("UpDecoderBlock2D",) * 4,
-            "block_out_channels": (128, 256, 512, 512),
-            "layers_per_block": 2,
-        },
-        {"sample": (1, 3, 256, 256)},
-    ),
-    "AutoencoderTiny": ({}, {"sample": (1, 3, 256, 256)}),
-    "VQModel": (
-        {
-            "down_block_types": ("DownEncoderBlock2D",) * 2,
-            "up_block_types": ("UpDecoderBlock2D",) * 2,
-            "block_out_channels": (64, 128),
-        },
-        {"sample": (1, 3, 128, 128)},
-    ),
-    "DiTTransformer2DModel": (
-        {"num_layers": 4},
-        {"hidden_states": (1, 4, 32, 32), "timestep": (1,), "class_labels": (1,)},
-    ),
-    "SD3Transformer2DModel": (
-        {"num_layers": 4, "sample_size": 64},
-        {
-            "hidden_states": (1, 16, 64, 64),
-            "encoder_hidden_states": (1, 154, 4096),
-            "pooled_projections": (1, 2048),
-            "timestep": (1,),
-        },
-    ),
-}
-"""Settings and inputs of diffusers' models; inputs that count are whole numbers."""
 
 
 def load_diffusers(name: str) -> ow.OpGraph:
@@ -146,13 +103,13 @@ def load_diffusers(name: str) -> ow.OpGraph:
     import diffusers
     import torch
 
-    settings, shapes = DIFFUSERS[name]
+    about = data("zoo")["diffusers"][name]
     whole = ("timestep", "class_labels")
     with torch.device("meta"):
-        model = getattr(diffusers, name)(**settings).eval()
+        model = getattr(diffusers, name)(**about["settings"]).eval()
         inputs = {
             word: torch.zeros(shape, dtype=torch.long if word in whole else torch.float32)
-            for word, shape in shapes.items()
+            for word, shape in about["inputs"].items()
         }
         return ow.load(model, kwargs=inputs)
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import opweave as ow
-from benchmarks.figures import throughput_figure
 from benchmarks.stacked import Stack, stacked
-from opweave.adapters.report.figures import png
 from opweave.adapters.report.gantt import gantt_figure
 from opweave.adapters.report.timeline_tables import device_uses
 from opweave.adapters.report.views import show
@@ -106,14 +104,3 @@ def test_critical_batches_are_seen_and_stronger_colours_are_larger_batches(shown
     assert red_over_blue == len(path)
     pale = {colour for red, green, colour in drawn.values() if red < colour}
     assert len(pale) >= len(np.unique(acts.count[acts.kind == ActivityKind.RUN]))
-
-
-def test_curves_of_the_throughput_can_be_told_apart_where_they_are_equal():
-    same = [(1, 2.0), (2, 3.0)]
-    figure = throughput_figure({"heft": same, "auto": same, "upper bound": [(1, 4.0), (2, 4.0)]}, "throughput")
-    first, second, bound = figure.axes[0].lines
-    assert first.get_marker() != second.get_marker()
-    assert first.get_linewidth() > second.get_linewidth()
-    assert first.get_markersize() > second.get_markersize()
-    assert bound.is_dashed()
-    assert png(figure).startswith(b"\x89PNG")

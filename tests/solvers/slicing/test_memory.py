@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from benchmarks.regret_instances import slicings as random_slicings
+from benchmarks.shapes import slicings as random_slicings
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import SlicingInstance, lower
 from opweave.solvers.slicing.arrays import arrays_of, excess_of

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from benchmarks.overrun_cases import DEVICES, residual
-from benchmarks.regret_instances import slicings as random_slicings
+from benchmarks.shapes import slicings as random_slicings
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.geneflow import GenEFlow
 from opweave.formulations.slicing.instance import lower, shortage
@@ -246,8 +246,7 @@ def test_teams_share_rows_alike_throughout_whatever_each_operator_s_speeds() -> 
 
 def test_what_no_device_set_can_hold_is_proved_infeasible() -> None:
     """Two of four devices, each with half of the memory that the uncut net needs: gathered inputs do not fit."""
-    net = residual(4)
-    graph = net.graph()
+    graph, geometry = residual(4)
     peak = ow.solve(ow.MemoryOrdering(graph)).objective
     memory = (sum(parameter.bytes for parameter in graph.parameters) + int(peak)) // 2
     devices = [
@@ -257,7 +256,7 @@ def test_what_no_device_set_can_hold_is_proved_infeasible() -> None:
     cluster = ow.Cluster(devices=devices, rates=[12.5e6] * len(devices))
     costs = ow.Costs.roofline(graph, cluster)
     problem = ow.Slicing(
-        graph=graph, cluster=cluster, costs=costs, geometry=net.geometry, constraints=[ow.MaxDevices(count=2)]
+        graph=graph, cluster=cluster, costs=costs, geometry=geometry, constraints=[ow.MaxDevices(count=2)]
     )
     result = ow.solve(problem, time_limit=60)
     assert result.status is ow.Status.INFEASIBLE

@@ -1,31 +1,18 @@
-"""Instances of shapes that the seeded generators do not make, and real graphs on clusters of unlike devices.
+"""Instances of shapes that the seeded generators do not make, on clusters of unlike devices.
 
 Three shapes: series-parallel networks, trees that end in one result, and stages with connections that skip some of
-them. Each becomes an ordering, placements under every reading of transfers, one of them with memory for little more
-than the network, batches, pipelines and layouts.
+them.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import opweave as ow
 from benchmarks.generators import Builder
-from benchmarks.regret_instances import Instances, Source
-from benchmarks.tables import GRAPHS
-
-SPARE_MEMORY = 1.2
-"""Memory of all devices together, as a multiple of what the network needs, where memory binds."""
-
-REAL = (
-    "keras/MobileNetV2",
-    "keras/Xception",
-    "nas/nasnetmobile_keras",
-    "torch/googlenet.export",
-    "torch/gpt2_small.export",
-)
-PIPED = ("keras/EfficientNetB1", "keras/DenseNet121", "torch/gpt2_small.export")
+from benchmarks.networks import random_network
+from benchmarks.slicing import BOARDS, LINKS
 
 
 def series_parallel(operators: int, seed: int) -> ow.OpGraph:
@@ -75,9 +62,6 @@ def skips(operators: int, seed: int) -> ow.OpGraph:
     return _of_edges(f"skips, {operators:,} operators", count, sorted(set(edges)), rng)
 
 
-SHAPES: tuple[Callable[[int, int], ow.OpGraph], ...] = (series_parallel, in_tree, skips)
-
-
 def _of_edges(name: str, count: int, edges: list[tuple[int, int]], rng: random.Random) -> ow.OpGraph:
     """A graph of operators 0 to ``count`` - 1; an edge says that the second operator reads the first one's result."""
     build = Builder(name)
@@ -123,34 +107,9 @@ def times(graph: ow.OpGraph, cluster: ow.Cluster, seed: int) -> dict[str, dict[s
     return table
 
 
-def orderings(operators: int, seed: int) -> Instances:
-    """All shapes; peak and total."""
-    for shape in SHAPES:
-        graph = shape(operators, seed)
-        for objective in ("peak", "total"):
-            yield f"{graph.name}, {objective}", ow.MemoryOrdering(graph=graph, objective=objective)
-
-
-def placements(operators: int, seed: int) -> Instances:
-    """All shapes on two to six devices under all readings of transfers; and with memory that binds."""
-    readings = ("one_port_tensor", "one_port_edge", "delay")
-    for number, shape in enumerate(SHAPES):
-        graph = shape(operators, seed)
-        devices = 2 + (seed + 2 * number) % 5
-        cluster = unlike(graph, devices, seed)
-        problem = ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(times(graph, cluster, seed)))
-        for reading in readings:
-            yield f"{graph.name} on {devices}, {reading}", problem.model_copy(update={"transfers": reading})
-        held = int(SPARE_MEMORY * sum(tensor.bytes for tensor in graph.tensors) / devices)
-        tight = problem.model_copy(update={"cluster": unlike(graph, devices, seed, max(held, 1 << 17))})
-        yield f"{graph.name} on {devices}, memory binds", tight
-        blocking = problem.model_copy(update={"transfers": "blocking", "host": "d0"})
-        yield f"{graph.name} on {devices}, blocking", blocking
-
-
-def batched_mappings(operators: int, seed: int) -> Instances:
+def batched_mappings(operators: int, seed: int) -> Iterator[tuple[str, ow.BatchedMapping]]:
     """All shapes on three devices, one input and six."""
-    for shape in SHAPES:
+    for shape in (series_parallel, in_tree, skips):
         graph = shape(operators, seed)
         cluster = unlike(graph, 3, seed)
         for batch in (1, 6):
@@ -168,61 +127,17 @@ def batched_mappings(operators: int, seed: int) -> Instances:
             )
 
 
-def pipelines(operators: int, seed: int) -> Instances:
-    """All shapes on five devices: both objectives, and loads that add up."""
-    for shape in SHAPES:
-        graph = shape(operators, seed)
-        cluster = unlike(graph, 5, seed)
-        problem = ow.Pipeline(graph=graph, cluster=cluster, costs=ow.Costs.from_table(times(graph, cluster, seed)))
-        for name, fields in (
-            ("bottleneck", {}),
-            ("latency", {"objective": "latency"}),
-            ("sum", {"load": "sum"}),
-        ):
-            yield f"{graph.name}, {name}", problem.model_copy(update=fields)
-
-
-def layouts(operators: int, seed: int) -> Instances:
-    """The lifetimes of the orders as listed."""
-    for shape in SHAPES:
-        problem = ow.MemoryOrdering(graph=shape(operators, seed))
-        yield f"{problem.graph.name}, as listed", ow.layout_of(problem, ow.solve(problem, solver="definition"))
-
-
-def real_placements() -> Instances:
-    """Networks on clusters of two to six unlike devices."""
-    readings = ("one_port_tensor", "delay", "one_port_edge")
-    for number, name in enumerate(REAL):
-        graph = ow.load(GRAPHS / f"{name}.json.gz")
-        cluster = unlike(graph, 2 + number, number)
-        costs = ow.Costs.from_table(times(graph, cluster, number))
-        for reading in (readings[number % 3], readings[(number + 1) % 3]):
-            yield (
-                f"{graph.name} on {2 + number}, {reading}",
-                ow.Placement(graph=graph, cluster=cluster, costs=costs, transfers=reading),
-            )
-
-
-def real_pipelines() -> Instances:
-    """Networks on six unlike devices."""
-    for number, name in enumerate(PIPED):
-        graph = ow.load(GRAPHS / f"{name}.json.gz")
-        cluster = unlike(graph, 6, number)
-        problem = ow.Pipeline(graph=graph, cluster=cluster, costs=ow.Costs.from_table(times(graph, cluster, number)))
-        yield f"{graph.name}, bottleneck", problem
-        yield f"{graph.name}, sum", problem.model_copy(update={"load": "sum"})
-        yield f"{graph.name}, latency", problem.model_copy(update={"objective": "latency"})
-
-
-def nothing() -> Instances:
-    """No real graphs: those of the seeded instances serve."""
-    return iter(())
-
-
-BY_PROBLEM: Source = {
-    "ordering": (orderings, nothing),
-    "placement": (placements, real_placements),
-    "batched": (batched_mappings, nothing),
-    "pipeline": (pipelines, real_pipelines),
-    "layout": (layouts, nothing),
-}
+def slicings(operators: int, seed: int) -> Iterator[tuple[str, ow.Slicing]]:
+    """Random networks on two and four different boards; the second with memory for only a part of the network."""
+    net = random_network(operators, seed)
+    graph = net.graph()
+    held = sum(parameter.bytes for parameter in graph.parameters) + 2 * max(tensor.bytes for tensor in graph.tensors)
+    for boards, memory in ((2, None), (4, None), (4, max(1, held // 2))):
+        devices = [
+            ow.Device(name=name, flops_per_second=speed, memory_bandwidth=4e9, launch_seconds=1e-5, memory_bytes=memory)
+            for name, speed in BOARDS[:boards]
+        ]
+        cluster = ow.Cluster(devices=devices, rates=[LINKS["x8"]] * boards)
+        costs = ow.Costs.roofline(graph, cluster)
+        problem = ow.Slicing(graph=graph, cluster=cluster, costs=costs, geometry=net.geometry)
+        yield f"{operators} on {boards}{'' if memory is None else ', memory'}", problem
