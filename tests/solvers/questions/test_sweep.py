@@ -106,22 +106,23 @@ def test_a_false_bound_is_not_spread(monkeypatch):
 
 
 def test_on_an_executor_the_answers_are_the_same():
-    grid = {"memory": [5, 8, 13, None]}
-    ticks = []
+    grid, ticks = {"memory": [5, 8, 13, None]}, []
     with ThreadPoolExecutor(2) as pool:
         found = ow.sweep(PLACEMENT, grid, time_limit=20, executor=pool, progress=lambda *now: ticks.append(now))
     alone = ow.sweep(PLACEMENT, grid, time_limit=20)
     assert [(row.status, row.objective) for row in found.rows] == [(row.status, row.objective) for row in alone.rows]
     assert ticks[-1] == (4, 4)
+    assert ow.Sweep.model_validate_json(found.model_dump_json()) == found
+    with pytest.raises(ow.InvalidInputError, match="no point"):
+        found.at(memory=6)
 
 
 def test_ctrl_c_ends_the_rest(monkeypatch):
     def interrupted(problem, run):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(
-        registry._SOLVERS, ("placement", "stopped"), Solver("stopped", "placement", "algorithm", interrupted, "")
-    )
+    stopped = Solver("stopped", "placement", "algorithm", interrupted, "")
+    monkeypatch.setitem(registry._SOLVERS, ("placement", "stopped"), stopped)
     found = ow.sweep(PLACEMENT, {"memory": [9, 20]}, solver="stopped")
     assert [row.refusal for row in found.rows] == ["interrupted before its turn", None]
 
@@ -179,20 +180,7 @@ def test_a_point_that_makes_no_sense_says_why():
 def test_bad_grids(grid, words):
     with pytest.raises(ow.InvalidInputError, match=words):
         ow.sweep(PLACEMENT, grid)
-
-
-def test_a_problem_without_devices():
     with pytest.raises(ow.InvalidInputError, match="no devices to vary; the axes are: limit"):
         ow.sweep(PROBLEMS["memory_ordering"], {"memory": [3]})
-
-
-def test_an_unknown_solver():
     with pytest.raises(ow.UnknownSolverError):
         ow.sweep(PLACEMENT, {"memory": [3]}, solver="heftt")
-
-
-def test_it_goes_to_json_and_back():
-    found = ow.sweep(PLACEMENT, {"memory": [5, 13, None]}, solver="heft")
-    assert ow.Sweep.model_validate_json(found.model_dump_json()) == found
-    with pytest.raises(ow.InvalidInputError, match="no point"):
-        found.at(memory=6)
