@@ -136,7 +136,7 @@ def compare(
     planned = [row for row in rows if row.objective is not None]
     simple = [row for row in planned if known[row.solver].baseline] or planned[:1]
     best = min(simple, key=lambda row: row.objective or 0, default=None)
-    return Comparison(problem=problem.kind, unit=problem.unit, rows=tuple(rows), baseline=best and best.solver)
+    return Comparison(problem=problem.kind, unit=problem.unit, rows=tuple(rows), baseline=best.solver if best else None)
 
 
 def _named(problem: Problem[Any, Any], known: Mapping[str, Solver], solvers: Sequence[str] | None) -> list[str]:

@@ -145,22 +145,6 @@ def test_the_time_limit_is_for_the_whole_front(monkeypatch):
     assert not front.complete
 
 
-def test_time_left_goes_to_unproved_points(monkeypatch):
-    calls = []
-
-    def run(problem, run):
-        calls.append(problem.constraints)
-        plan = ow.solve(problem, solver="heft" if len(calls) > 1 else "one_device").solution
-        run.found(plan, problem.evaluate(plan).objective)
-        return Outcome(run.termination())
-
-    hasty = Solver("hasty", "placement", "algorithm", run, "", supports=("assignment",))
-    monkeypatch.setitem(registry._SOLVERS, ("placement", "hasty"), hasty)
-    front = ow.pareto(PLACEMENT, ("makespan", "devices"), solver="hasty", time_limit=5.0, points=2)
-    assert len(calls) > len(set(calls))
-    assert min(row.objective for row in front.rows) == pytest.approx(2.04)
-
-
 @pytest.mark.parametrize(
     ("kind", "measures", "words"),
     [
