@@ -202,7 +202,7 @@ class CountProgram:
         rows = self.equal.open(np.zeros(len(sizes)))
         self.equal.put(rows[kind], columns, 1.0)
         self.equal.put(rows, together, -1.0)
-        self.most.put(self.most.open(np.full(1, FULL)), together, sizes * (FULL / max(limit, 1)))
+        self.most.put(self.most.open(np.full(1, FULL)), together, sizes.astype(np.float64) * (FULL / max(limit, 1)))
 
     def _shared(self) -> None:
         for p in self.chain.first_shared:

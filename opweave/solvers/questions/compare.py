@@ -15,8 +15,6 @@ from opweave.solvers.questions.answers import Answer, Answers, Report, answered
 from opweave.solvers.registry import Solver, find_solver, load_solvers
 from opweave.solvers.solve import solve
 
-AUTO = "auto"
-
 
 class Comparison(Answers):
     """What several solvers found for one problem.
@@ -138,15 +136,14 @@ def compare(
     planned = [row for row in rows if row.objective is not None]
     simple = [row for row in planned if known[row.solver].baseline] or planned[:1]
     best = min(simple, key=lambda row: row.objective or 0, default=None)
-    base = None if best is None else best.solver
-    return Comparison(problem=problem.kind, unit=problem.unit, rows=tuple(rows), baseline=base)
+    return Comparison(problem=problem.kind, unit=problem.unit, rows=tuple(rows), baseline=best.solver if best else None)
 
 
 def _named(problem: Problem[Any, Any], known: Mapping[str, Solver], solvers: Sequence[str] | None) -> list[str]:
     """The solvers to compare; a name that no solver has is refused before time is spent."""
     if solvers is None:
         rows = (each for each in known.values() if each.baseline and problem.reading in each.readings)
-        return [*(each.name for each in rows if each.missing() is None), AUTO]
+        return [*(each.name for each in rows if each.missing() is None), "auto"]
     names = [solvers] if isinstance(solvers, str) else list(solvers)
     if not names:
         raise InvalidInputError("no solver is named; name at least one, or pass None for the baselines and 'auto'")

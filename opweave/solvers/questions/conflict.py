@@ -219,17 +219,14 @@ def conflict(
     ["4 bytes more on 'a'", "without Pin('p', 'a')"]
     """
     if not isinstance(problem, Problem):
-        raise InvalidInputError(
-            f"problem is of type {type(problem).__name__}; it must be a problem, such as a Placement"
-        )
+        raise InvalidInputError(f"problem is of type {type(problem).__name__}; it must be a problem")
     watch = find_view("solve", "progress") if progress is True else None
     if watch is not None:
         again = partial(conflict, problem, time_limit=time_limit, solver=solver, seed=seed)
         watched: Conflict = watch(problem, "conflict", lambda observer: again(progress=observer))
         return watched
     observer = None if isinstance(progress, bool) else progress
-    seconds = checked_time_limit(time_limit)
-    end = math.inf if seconds is None else time.perf_counter() + seconds
+    end = time.perf_counter() + (checked_time_limit(time_limit) or math.inf)
     asked = Feasibility(solver, checked_whole("seed", seed, 0), end, observer)
     whole = asked.ask(problem, "is there a plan?")
     if whole.plan is not None:

@@ -65,13 +65,6 @@ class Tradeoff:
     problem: AnyProblem
     names: tuple[str, ...]
 
-    def fixed(self) -> list[Limits]:
-        """The limits of a third measure, the number of devices: all that there are."""
-        if len(self.names) == 2:
-            return [{}]
-        problem: Any = self.problem
-        return [{"devices": count} for count in range(len(problem.cluster.devices), 0, -1)]
-
     def limited(self, limits: Limits) -> AnyProblem:
         """The problem whose plans have at most these values."""
         problem: Any = self.problem
@@ -177,7 +170,9 @@ class MovingLimits:
     def run(self) -> None:
         """Find the points, spend what time is left on unproved ones, and carry bounds and plans over."""
         least = 0 if self.question.names[1] == "devices" else -1
-        fixed = self.question.fixed()
+        problem: Any = self.question.problem
+        counts = range(len(problem.cluster.devices), 0, -1) if len(self.question.names) > 2 else ()
+        fixed: list[Limits] = [{"devices": count} for count in counts] or [{}]
         boxes = self._open([_Box(each, self._ask(each), None, least) for each in fixed if not self.stopped])
         while boxes and not self.stopped and len(self.undominated()) < self.points:
             box = max(boxes, key=lambda box: self._moving(box.loose) - box.least)

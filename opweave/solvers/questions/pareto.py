@@ -119,8 +119,7 @@ def pareto(
     if isinstance(measures, str) or not all(isinstance(name, str) for name in measures):
         raise InvalidInputError(f"measures is {measures!r:.80}; it must be two or three names of measures")
     checked_whole("points", points, 1)
-    seconds = checked_time_limit(time_limit)
-    end = math.inf if seconds is None else time.perf_counter() + seconds
+    end = time.perf_counter() + (checked_time_limit(time_limit) or math.inf)
     question = tradeoff(problem, tuple(measures))
     arguments = {
         "gap": gap,

@@ -10,18 +10,7 @@ import numpy as np
 
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import (
-    Colocate,
-    Constraint,
-    Forbid,
-    MaxDevices,
-    MemoryCap,
-    Pin,
-    Precede,
-    Separate,
-    Share,
-    means,
-)
+from opweave.problems.constraints import Constraint, MaxDevices, MemoryCap, means
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
@@ -36,7 +25,9 @@ from opweave.solvers.verdict import may_hold
 
 AnyProblem = Problem[Any, Any]
 
-KNOWN_RULES = (Colocate, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate, Share)
+KNOWN_RULES: tuple[Any, ...] = tuple(
+    kind for kind in Constraint.kinds().values() if kind.__module__ == Constraint.__module__
+)
 """Constraints that ask the same whatever memory and links there are."""
 
 KNOWN_PROBLEMS = (MemoryOrdering, Placement, BatchedMapping, Slicing, Pipeline)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import opweave as ow
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.language.baselines import largest_remainders, other_splits
+from opweave.solvers.language.baselines import other_splits
 from tests.solvers.language.models import DENSE, EXPERTS, model_of, placed, small_problems
 
 LINK = [[0, 1e6, 1e6], [1e6, 0, 1e6], [1e6, 1e6, 0]]
@@ -21,13 +20,6 @@ def layers_of(problem: Placement, solver: str) -> list[int]:
     assert result.reason is None, result.reason
     placed_on = [result.solution.device[f"layers.{k}.attention"] for k in range(10)]
     return [placed_on.count(device.name) for device in problem.cluster.devices]
-
-
-def test_shares_add_up() -> None:
-    for count, weights in ((7, [1.0, 2.0, 0.5]), (1, [3.0, 3.0]), (126, [0.1] * 8)):
-        shares = largest_remainders(count, np.array(weights))
-        assert shares.sum() == count
-        assert (np.abs(shares - count * np.array(weights) / sum(weights)) < 1.0).all()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 import opweave as ow
 from opweave.problems.placement.spec import Placement
 from tests.oracles.chain import best_chain
-from tests.solvers.language.models import DENSE, EXPERTS, hostile_problems, model_of, placed, small_problems
+from tests.solvers.language.models import DENSE, hostile_problems, model_of, placed, small_problems
 
 FAST, SLOW = 10.0, 1.0
 
@@ -23,16 +23,6 @@ def test_a_fast_and_a_slow_device_by_hand() -> None:
     result = ow.solve(problem, solver="layers")
     assert result.status is ow.Status.OPTIMAL
     assert result.objective == pytest.approx(10.0 + 1.0 + 3.0)
-
-
-def test_experts_leave_attention_where_it_is_fast() -> None:
-    """Experts are 90 of a layer's 100 bytes but tokens read few of them; links are fast."""
-    model = model_of([EXPERTS] * 6, {"attention": 10, "experts": 90}, cache=0, hidden=1)
-    problem = placed(model, [60, 1000], [FAST, SLOW], [[0, 1e6], [1e6, 0]])
-    result = ow.solve(problem, solver="layers")
-    assert result.status is ow.Status.OPTIMAL
-    on_fast = {op for op, device in result.solution.device.items() if device == "d0"}
-    assert {f"layers.{k}.attention" for k in range(6)} <= on_fast
 
 
 @settings(max_examples=20, deadline=None)
@@ -60,16 +50,3 @@ def test_no_bound_is_false_with_extreme_numbers(problem: Placement) -> None:
     if result.objective is not None:
         assert result.verified
         assert result.objective >= optimum * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("rule", [ow.Separate(ops=["o0", "o2"]), ow.MaxDevices(count=1)], ids=["separate", "most"])
-def test_rules_that_counts_do_not_know_are_refused(rule: ow.Constraint) -> None:
-    operators = [ow.Operator(id=f"o{k}", inputs=[f"t{k}"], outputs=[f"t{k + 1}"]) for k in range(3)]
-    problem = Placement(
-        graph=ow.OpGraph(tensors=[ow.Tensor(id=f"t{k}", bytes=1) for k in range(4)], operators=operators),
-        cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1e8),
-        costs=ow.Costs.from_table({f"o{k}": {"a": 0.01, "b": 0.02} for k in range(3)}),
-        constraints=[rule],
-    )
-    with pytest.raises(ow.UnsupportedConstraintError):
-        ow.solve(problem, solver="layers", time_limit=10.0)

@@ -59,14 +59,35 @@ def test_curves_cross_no_bound_even_where_nothing_is_proved(solver):
                 assert looser.bound is None or row.bound is None or looser.bound <= row.bound
 
 
-def fake(monkeypatch, answers):
-    """A solver that reports what it is told for each memory, and counts its calls and starts."""
+TOLD = {
+    "bounds at more memory hold at less, plans at less at more": (
+        {20: (None, 1.9), 40: (None, 2.01), 60: ("one_device", 1.0)},
+        [(60, False), (40, True), (20, True)],
+        [("feasible", 4.0, 2.01), ("feasible", 4.0, 2.01), ("feasible", 4.0, 2.0)],
+    ),
+    "what is known settles a point without a solve": (
+        {20: (None, None), 40: (None, None), None: ("heft", 2.04)},
+        [(None, False)],
+        [("optimal", 2.04, 2.04)] * 3,
+    ),
+    "a false bound is not spread": (
+        {20: ("heft", None), 40: (None, 3.0)},
+        [(40, False), (20, False)],
+        [("feasible", 2.04, 2.0), ("feasible", 2.04, None)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_points_learn_from_each_other(monkeypatch, case):
+    """A solver reports what it is told for each memory."""
+    told, asked, expected = TOLD[case]
     calls = []
 
     def run(problem, run):
         size = problem.cluster.devices[0].memory_bytes
         calls.append((size, run.start is not None))
-        plan, bound = answers[size]
+        plan, bound = told[size]
         if bound is not None:
             run.proved(bound, "told")
         if plan is not None:
@@ -76,52 +97,29 @@ def fake(monkeypatch, answers):
 
     solver = Solver("fake", "placement", "algorithm", run, "", features=frozenset({registry.Feature.START}))
     monkeypatch.setitem(registry._SOLVERS, ("placement", "fake"), solver)
-    return calls
-
-
-def test_a_bound_at_more_memory_holds_at_less_and_a_plan_at_less_at_more(monkeypatch):
-    calls = fake(monkeypatch, {20: (None, 1.9), 40: (None, 2.01), 60: ("one_device", 1.0)})
-    found = ow.sweep(PLACEMENT, {"memory": [20, 40, 60]}, solver="fake")
-    small, middle, large = found.rows
-    assert [size for size, _ in calls] == [60, 40, 20]
-    assert [started for _, started in calls] == [False, True, True]
-    assert (small.bound, middle.bound) == (2.01, 2.01)
-    assert "memory 40" in small.result.bound_source
-    assert large.objective == middle.objective == small.objective == 4.0
-    assert large.bound < 2.01
-
-
-def test_what_is_known_settles_a_point_without_a_solve(monkeypatch):
-    calls = fake(monkeypatch, {20: (None, None), 40: (None, None), None: ("heft", 2.04)})
-    found = ow.sweep(PLACEMENT, {"memory": [20, 40, None]}, solver="fake")
-    assert calls == [(None, False)]
-    assert [row.status.value for row in found.rows] == ["optimal"] * 3
-
-
-def test_a_false_bound_is_not_spread(monkeypatch):
-    fake(monkeypatch, {20: ("heft", None), 40: (None, 3.0)})
-    found = ow.sweep(PLACEMENT, {"memory": [20, 40]}, solver="fake")
-    assert all(row.bound is None or row.bound <= 2.04 for row in found.rows)
-    assert found.rows[0].objective == 2.04
+    found = ow.sweep(PLACEMENT, {"memory": list(told)}, solver="fake")
+    assert calls == asked
+    assert [(row.status.value, row.objective, row.bound and round(row.bound, 6)) for row in found.rows] == expected
 
 
 def test_on_an_executor_the_answers_are_the_same():
-    grid = {"memory": [5, 8, 13, None]}
-    ticks = []
+    grid, ticks = {"memory": [5, 8, 13, None]}, []
     with ThreadPoolExecutor(2) as pool:
         found = ow.sweep(PLACEMENT, grid, time_limit=20, executor=pool, progress=lambda *now: ticks.append(now))
     alone = ow.sweep(PLACEMENT, grid, time_limit=20)
     assert [(row.status, row.objective) for row in found.rows] == [(row.status, row.objective) for row in alone.rows]
     assert ticks[-1] == (4, 4)
+    assert ow.Sweep.model_validate_json(found.model_dump_json()) == found
+    with pytest.raises(ow.InvalidInputError, match="no point"):
+        found.at(memory=6)
 
 
 def test_ctrl_c_ends_the_rest(monkeypatch):
     def interrupted(problem, run):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(
-        registry._SOLVERS, ("placement", "stopped"), Solver("stopped", "placement", "algorithm", interrupted, "")
-    )
+    stopped = Solver("stopped", "placement", "algorithm", interrupted, "")
+    monkeypatch.setitem(registry._SOLVERS, ("placement", "stopped"), stopped)
     found = ow.sweep(PLACEMENT, {"memory": [9, 20]}, solver="stopped")
     assert [row.refusal for row in found.rows] == ["interrupted before its turn", None]
 
@@ -179,20 +177,7 @@ def test_a_point_that_makes_no_sense_says_why():
 def test_bad_grids(grid, words):
     with pytest.raises(ow.InvalidInputError, match=words):
         ow.sweep(PLACEMENT, grid)
-
-
-def test_a_problem_without_devices():
     with pytest.raises(ow.InvalidInputError, match="no devices to vary; the axes are: limit"):
         ow.sweep(PROBLEMS["memory_ordering"], {"memory": [3]})
-
-
-def test_an_unknown_solver():
     with pytest.raises(ow.UnknownSolverError):
         ow.sweep(PLACEMENT, {"memory": [3]}, solver="heftt")
-
-
-def test_it_goes_to_json_and_back():
-    found = ow.sweep(PLACEMENT, {"memory": [5, 13, None]}, solver="heft")
-    assert ow.Sweep.model_validate_json(found.model_dump_json()) == found
-    with pytest.raises(ow.InvalidInputError, match="no point"):
-        found.at(memory=6)
