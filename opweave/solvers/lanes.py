@@ -23,7 +23,6 @@ from typing import Any, ParamSpec, TypeVar
 from uuid import uuid4
 
 from opweave.problems.problem import Problem
-from opweave.solvers.engines.child import Child, Send
 from opweave.solvers.portfolio import SLICE, Portfolio, work_off
 from opweave.solvers.run import Found, Outcome, Run
 from opweave.solvers.workers import Worker
@@ -133,6 +132,8 @@ class Process(Executor):
     """
 
     def __init__(self) -> None:
+        from opweave.solvers.engines.child import Child  # most solves do without
+
         self._child, self._lock = Child(f"{__name__}:carry_out"), threading.Lock()
 
     def submit(
@@ -157,7 +158,7 @@ class Process(Executor):
                     future.set_exception(error)
 
 
-def carry_out(call: tuple[Callable[..., object], Sequence[Any], dict[str, Any]], _: Send) -> object:
+def carry_out(call: tuple[Callable[..., object], Sequence[Any], dict[str, Any]], _: object) -> object:
     """Carry out a call; runs in another process."""
     function, positional, named = call
     return function(*positional, **named)
