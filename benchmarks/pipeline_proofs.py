@@ -10,7 +10,7 @@ import numpy as np
 import opweave as ow
 from benchmarks.edge_networks import MEGABYTE, MODELS, as_in_the_paper, heterogeneous, keras, random_chain
 from benchmarks.tables import table, timed
-from opweave.formulations.pipeline.instance import fewest_stages, lower
+from opweave.formulations.pipeline.instance import lower, stages_up_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,7 @@ class Proof:
 
 def needs_split(problem: ow.Pipeline) -> int | None:
     """Smallest possible number of stages; None if some piece fits on no device."""
-    instance = lower(problem)
-    if (instance.reach.max(axis=0)[:-1] <= np.arange(instance.last)).any():
-        return None
-    return fewest_stages(instance)
+    return stages_up_to(lower(problem).reach.max(axis=0))
 
 
 def prove(problem: ow.Pipeline, limit: float) -> Proof | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.formulations.export.values import named_values
+from opweave.formulations.export.files import named_values
 from opweave.formulations.formulation import (
     BuildContext,
     Formulation,

@@ -7,11 +7,12 @@ one, and the conversion of its solutions back.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Generic, TypeVar
 
+from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.problem import Problem, collector_paused
 from opweave.problems.solution import Solution
 
@@ -81,3 +82,23 @@ class Reduction(Generic[ProblemT, SolutionT]):
 def identity(problem: ProblemT) -> Reduction[ProblemT, Any]:
     """The reduction that changes nothing."""
     return Reduction(problem=problem, lift=lambda solution: solution, exact=True)
+
+
+def fused_names(groups: Iterable[Sequence[str]], taken: Collection[str]) -> list[str]:
+    """A name for each group of operators: that of a single one, otherwise a new one.
+
+    Examples
+    --------
+    >>> fused_names([["p"], ["q", "r"]], ["p", "q", "r", "q..r"])
+    ['p', "q..r'"]
+    """
+    used, names = {*taken}, list[str]()
+    for first, *more in groups:
+        name = f"{first}..{more[-1]}" if more else first
+        if more and len(name) > DEFAULT_LIMITS.id_characters:
+            name = f"fused {len(names)}"
+        while more and name in used:
+            name += "'"
+        used.add(name)
+        names.append(name)
+    return names

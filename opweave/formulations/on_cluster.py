@@ -178,7 +178,7 @@ def left_to_run_on(
     if len(nowhere):
         members = np.flatnonzero(group == group[nowhere[0]])
         names = [graph.operator_ids[v] for v in members.tolist()]
-        raise ContradictionError(nowhere_to_run(names, devices, known[members].all(axis=0), constraints))
+        raise ContradictionError(nowhere_to_run(names, devices, np.asarray(known[members].all(axis=0)), constraints))
     return allowed
 
 

@@ -11,7 +11,7 @@ from opweave.adapters.report.workbench.data import Panel, Parts
 from opweave.adapters.runtimes.plan_exports import device_map
 from opweave.formulations.batched_mapping.instance import shortage as batched_shortage
 from opweave.formulations.placement.instance import shortage as placement_shortage
-from opweave.formulations.slicing.instance import shortage as slicing_shortage
+from opweave.formulations.slicing.shortage import shortage as slicing_shortage
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.measures import throughput
 from opweave.problems.placement.spec import Placement, PlacementDetails, Schedule

@@ -203,7 +203,7 @@ def _reasons(problem: BatchedMapping, instance: BatchedInstance) -> Iterator[str
     for i, most in _unable(fits):
         small = able[i, :, 1:].any(axis=1) & ~fits[i, :, 1:].any(axis=1)  # devices on which no batch of i fits
         lost = small & ~able[i, :, 0]
-        alone = lost if lost.any() else small & ~fits[i, :, 1:].any()
+        alone = np.asarray(lost if lost.any() else small & ~fits[i, :, 1:].any())
         for u in np.flatnonzero(alone).tolist():
             least = problem.memory_of({instance.names[i]: int(able[i, u, 1:].argmax() + 1) * instance.granule})
             what = f"operator {instance.names[i]!r} needs {least:,} bytes for its smallest batch"

@@ -15,8 +15,7 @@ from opweave.formulations.build import (
     objective_unit,
     written_model,
 )
-from opweave.formulations.export.linear import write_lp, write_mps
-from opweave.formulations.export.named import NamedProgram, file_names
+from opweave.formulations.export.files import NamedProgram, file_names, write_lp, write_mps
 from opweave.formulations.export.proto import write_proto
 from opweave.formulations.expressions import extended
 from opweave.formulations.formulation import formulation_for, load_formulations

@@ -28,6 +28,7 @@ class Boxes(LayoutProgram):
     name: ClassVar[str] = "boxes"
     model_type: ClassVar[type[LinearModel]] = BoxModel
     supports: ClassVar[tuple[str, ...]] = ("boxes",)
+    cost_units: ClassVar[float] = MOST_TICKS
     _blocks: int = 0
 
     def build(self, problem: MemoryLayout) -> BoxModel:
@@ -55,10 +56,6 @@ class Boxes(LayoutProgram):
         self.minimise(model)
         self.add_constraints(model, problem)
         return model
-
-    def cost_unit(self, largest: float) -> float:
-        """A tick in seconds."""
-        return largest / MOST_TICKS or 1.0
 
     def minimise_sum(self, model: Any, cost: Linear, unit: float) -> None:
         """One column that is as large as the sum, in whole units; coefficients are rounded down."""

@@ -31,7 +31,7 @@ class Sides(LayoutProgram):
 
     def build(self, problem: MemoryLayout) -> OffsetModel:
         """Write the model."""
-        model = OffsetModel(self.prepare(problem, LARGEST), self.unit_bytes)
+        model = OffsetModel(self.prepare(problem, LARGEST), self._grain)
         model.check_time = self.check_time
         self.add_pools(model)
         self.add_places(model)
@@ -48,10 +48,6 @@ class Sides(LayoutProgram):
         columns: IntArray = model.reals(name, keys, low, high)
         return columns
 
-    def in_turn(self, _model: Any, _first: int, _second: int) -> Linear:
-        """At most 1, and 0 unless two blocks never live together; nothing for lifetimes that are given."""
-        return Linear()
-
     def add_sides(self, model: Any) -> None:
         """Of two blocks that live together in one pool, one ends below the other."""
         instance = model.instance
@@ -59,12 +55,11 @@ class Sides(LayoutProgram):
         for i, j in zip(*(rows.tolist() for rows in instance.meeting), strict=True):
             shared = [(model.stands(i, k), model.stands(j, k)) for k in range(len(instance.capacity))]
             shared = [(a, b) for a, b in shared if (a.terms or a.constant) and (b.terms or b.constant)]
-            apart = self.in_turn(model, i, j)
-            if not shared or (apart.constant >= 1 and not apart.terms):
+            if not shared:
                 continue
             sides = [self._below(model, first, second) for first, second in ((i, j), (j, i))]
             for a, b in shared:
-                self._require(model, "one_below", total(sides) + apart >= a + b - 1)
+                self._require(model, "one_below", total(sides) >= a + b - 1)
             for (first, second), side in zip(((i, j), (j, i)), sides, strict=True):
                 if side.terms:
                     row = Linear.of(model.places[first]) + self.units_of(model, first) - Linear.of(model.places[second])

@@ -117,6 +117,9 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
     """A memory layout as a program; a subclass says how boxes are kept from overlapping."""
 
     problem_type: ClassVar[type[MemoryLayout]] = MemoryLayout
+    cost_units: ClassVar[float] = 1000.0
+    """Units of the most traffic."""
+
     _grain: float = 1.0
     _step: int = 1
     _height: int = 0
@@ -157,11 +160,6 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
             return 0
         return len(instance.capacity) * (3 * instance.meetings + 4 * len(instance))
 
-    @property
-    def unit_bytes(self) -> float:
-        """Bytes of a unit, once units are chosen."""
-        return self._grain
-
     def add_pools(self, model: Any) -> None:
         """One pool for every team of blocks, and no pool for two blocks that must be apart."""
         instance = model.instance
@@ -170,7 +168,8 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
             rows = np.flatnonzero(instance.team == team)
             open_pools = np.flatnonzero(instance.allowed[rows].all(axis=0)).tolist()
             if not open_pools:
-                raise InfeasibleError(f"storages that must share a pool ({self._named(model, rows)}) have none")
+                names = ", ".join(repr(instance.name(row)) for row in rows[:3].tolist())
+                raise InfeasibleError(f"storages that must share a pool ({names}) have none")
             keys = [(instance.name(int(rows[0])), instance.problem.pools[k].name) for k in open_pools]
             columns = model.binaries("chosen", keys) if len(open_pools) > 1 else ()
             chosen = [Linear.of(int(column)) for column in columns] or [Linear(1)]
@@ -182,9 +181,6 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
                 both = model.stands(a, k) + model.stands(b, k)
                 if both.terms or both.constant > 1:
                     self._require(model, "apart", both <= 1)
-
-    def _named(self, model: Any, rows: IntArray) -> str:
-        return ", ".join(repr(model.instance.name(row)) for row in rows[:3].tolist())
 
     def _require(self, model: Any, name: str, row: Any) -> None:
         """Add a row; one without columns must hold by itself."""
@@ -274,7 +270,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
             self.minimise_sum(model, total(model.tops), self._grain)
             return
         largest = float(np.where(instance.allowed, instance.seconds, 0.0).max(axis=1, initial=0.0).sum())
-        self._cost_unit, self._timed = self.cost_unit(largest), True
+        self._cost_unit, self._timed = largest / self.cost_units or 1.0, True
         shares = (
             model.stands(row, k) * (float(instance.seconds[row, k]) / self._cost_unit)
             for row in range(len(instance))
@@ -282,10 +278,6 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
             if instance.seconds[row, k] > 0.0
         )
         self.minimise_sum(model, total(shares), self._cost_unit)
-
-    def cost_unit(self, largest: float) -> float:
-        """Seconds of a unit of traffic, given the most traffic."""
-        return largest / 1000.0 or 1.0
 
     def minimise_sum(self, model: Any, cost: Linear, unit: float) -> None:
         """Minimise a sum of columns."""
@@ -306,10 +298,6 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         """The values that a layout implies, pushed down unless added rows may speak against that."""
         offset, pool = model.instance.places(solution)
         offset = laid(model.instance, offset.astype(np.float64), pool, self.context)
-        return self.values_at(model, offset, pool)
-
-    def values_at(self, model: Any, offset: IntArray, pool: IntArray) -> FloatArray:
-        """The values that the offsets and pools of the blocks imply."""
         instance: LayoutInstance = model.instance
         known: dict[int, float] = {
             column: at / model.grain for column, at in zip(model.places, offset.tolist(), strict=True)

@@ -31,12 +31,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from opweave.formulations.derived import fused_names
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.problems.arrays import BoolArray
 from opweave.problems.constraints import Precede
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.graph_arrays import Adjacency, topological_order
-from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES
+from opweave.problems.limits import MAX_BYTES
 from opweave.problems.memory_ordering.spec import InPlace, MemoryOrdering
 
 MOST_REACHABILITY_NODES = 20_000
@@ -177,7 +178,8 @@ def problem_of(
     """
     graph = problem.graph
     owners = [tensor.id for tensor in graph.tensors if tensor.alias_of is None]
-    names = _names(graph, nodes)
+    ids = graph.operator_ids
+    names = fused_names([[ids[v] for v in node.members] for node in nodes], graph.operator_index)
     home = {v: k for k, node in enumerate(nodes) for v in node.members}
     maker = {s: k for k, node in enumerate(nodes) for s in node.writes}
     arcs = []
@@ -208,24 +210,6 @@ def problem_of(
         in_place=problem.in_place,
         limit_bytes=problem.limit_bytes,
     )
-
-
-def _names(graph: OpGraph, nodes: Sequence[Node]) -> list[str]:
-    """The operator's name for a single one, otherwise a new one."""
-    taken = {op.id for op in graph.operators}
-    names: list[str] = []
-    for node in nodes:
-        first, last = (graph.operators[v].id for v in (node.members[0], node.members[-1]))
-        name = first
-        if len(node.members) > 1:
-            name = f"{first}..{last}"
-            if len(name) > DEFAULT_LIMITS.id_characters:
-                name = f"fused {len(names)}"
-            while name in taken:
-                name = f"{name}'"
-            taken.add(name)
-        names.append(name)
-    return names
 
 
 def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Node | None:

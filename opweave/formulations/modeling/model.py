@@ -280,14 +280,6 @@ class Waits:
     bounded: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """The coefficients of a row's times, and the largest value of its other terms."""
-
-    times: list[float]
-    rest: float
-
-
 def waits_in(rows: Iterable[Row], model: LinearModel) -> Waits | None:
     """What added rows of a model require; None if none of them concerns times.
 
@@ -298,22 +290,17 @@ def waits_in(rows: Iterable[Row], model: LinearModel) -> Waits | None:
     model
         The model; it knows which columns are times, and all bounds.
     """
-    read = [row for row in (_read(row, model) for row in rows) if row.times]
-    if not read:
-        return None
-    seconds = sum(row.rest / min(map(abs, row.times)) * model.tick for row in read)
-    return Waits(seconds, all(_compares(row.times) for row in read))
-
-
-def _read(row: Row, model: LinearModel) -> _Row:
-    rest = max((abs(side) for side in (row.low, row.high) if math.isfinite(side)), default=0.0)
-    stretched = model.stretched
-    for column, factor in row.terms.items():
-        if column not in stretched:
-            sides = (model.low[column], model.high[column]) if column < len(model) else ()
-            rest += abs(factor) * max((abs(side) for side in sides if math.isfinite(side)), default=1.0)
-    return _Row([factor for column, factor in row.terms.items() if column in stretched], rest)
-
-
-def _compares(times: list[float]) -> bool:
-    return len(times) == 1 or (len(times) == 2 and abs(sum(times)) <= 1e-9 * abs(times[0]))
+    stretched, seconds, bounded, timed = model.stretched, 0.0, True, False
+    for row in rows:
+        times = [factor for column, factor in row.terms.items() if column in stretched]
+        if times:
+            timed = True
+            rest = max((abs(side) for side in (row.low, row.high) if math.isfinite(side)), default=0.0)
+            for column in row.terms.keys() - stretched:
+                sides = (model.low[column], model.high[column]) if column < len(model) else ()
+                largest = max((abs(side) for side in sides if math.isfinite(side)), default=1.0)
+                rest += abs(row.terms[column]) * largest
+            seconds += rest / min(map(abs, times)) * model.tick
+            compares = len(times) == 1 or (len(times) == 2 and abs(sum(times)) <= 1e-9 * abs(times[0]))
+            bounded = bounded and compares
+    return Waits(seconds, bounded) if timed else None

@@ -201,7 +201,7 @@ def _why_nowhere(problem: Pipeline, instance: PipelineInstance, begin: int, end:
     )
     if any(means(each, Separate) and len({*each.ops} & {*names}) > 1 for each in problem.constraints):
         return f"{who} cannot be cut apart, but Separate demands it"
-    able = instance.allowed[:, begin:end].all(axis=1)
+    able = np.asarray(instance.allowed[:, begin:end].all(axis=1))
     needed = problem.memory_of(names)
     verb = "needs" if len(names) == 1 else "cannot be cut apart and need"
     large = too_large(f"{who} {verb} {needed:,} bytes", needed, able, instance.capacity, instance.devices)

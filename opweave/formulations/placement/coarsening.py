@@ -19,11 +19,10 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
-from opweave.formulations.derived import Reduction
+from opweave.formulations.derived import Reduction, fused_names
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
 
@@ -134,7 +133,8 @@ def coarsen(problem: Placement, *, rules: Sequence[Rule] = BACKENDS["default"]) 
     {'c': 0.0, 'r': 2.0}
     """
     ids, devices = problem.graph.operator_ids, tuple(device.name for device in problem.cluster.devices)
-    members = _named(problem.graph, [[ids[v] for v in chain] for chain in _chains(problem, rules)])
+    chains = [tuple(ids[v] for v in chain) for chain in _chains(problem, rules)]
+    members = FrozenDict(zip(fused_names(chains, problem.graph.operator_index), chains, strict=True))
     table = tuple(tuple(_summed(problem, inner, device) for device in devices) for inner in members.values())
     graph, costs = _coarse(problem.graph, members), Costs(operators=tuple(members), devices=devices, table=table)
     smaller = Placement(
@@ -206,19 +206,6 @@ def _reads_again(problem: Placement, chain: Sequence[int], w: int) -> bool:
 def _summed(problem: Placement, members: Sequence[str], device: str) -> float | None:
     known = [problem.known_seconds[name].get(device) for name in members]
     return None if None in known else sum(filter(None, known))
-
-
-def _named(graph: OpGraph, chains: Sequence[Sequence[str]]) -> FrozenDict[str, tuple[str, ...]]:
-    """The chains by the names of the operators that they become."""
-    members: dict[str, tuple[str, ...]] = {}
-    for number, chain in enumerate(chains):
-        name = chain[0] if len(chain) == 1 else f"{chain[0]}..{chain[-1]}"
-        if len(name) > DEFAULT_LIMITS.id_characters - 8:
-            name = f"fused {number}"
-        while len(chain) > 1 and (name in members or name in graph.operator_index):
-            name += "'"
-        members[name] = tuple(chain)
-    return FrozenDict(members)
 
 
 def _expanded(problem: Placement, members: Members, schedule: Schedule) -> Schedule:

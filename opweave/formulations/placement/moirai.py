@@ -7,7 +7,7 @@ have the same M, the length of a known schedule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -319,15 +319,14 @@ def _add_bytes(m: ConcreteModel, problem: Placement, instance: PlacementInstance
 
     own, shared = replace(instance, cluster=np.arange(instance.operators)).group_bytes()
     names, users = [problem.graph.parameters[w].id for w in shared], instance.readers()
-    sizes, shared_sizes = own.tolist(), instance.parameter_bytes[shared].tolist()
-    limits = dict(zip(instance.devices, instance.capacity.tolist(), strict=True))
-    units = {k: byte_unit([*sizes, *shared_sizes], limit) for k, limit in limits.items() if limit != NO_LIMIT}
-
-    def by_device(what: Sequence[str], bytes_: list[int]) -> dict[tuple[str, str], float]:
-        named = list(zip(what, bytes_, strict=True))
-        return {(name, k): _counted(size / unit) for k, (unit, _) in units.items() for name, size in named}
-
-    m.bytes, m.shared_bytes = by_device(instance.names, sizes), by_device(names, shared_sizes)
+    sizes = [*own.tolist(), *instance.parameter_bytes[shared].tolist()]
+    limits = zip(instance.devices, instance.capacity.tolist(), strict=True)
+    units = {k: byte_unit(sizes, limit) for k, limit in limits if limit != NO_LIMIT}
+    named = list(zip((*instance.names, *names), sizes, strict=True))
+    m.bytes = {(name, k): _counted(size / unit) for k, (unit, _) in units.items() for name, size in named[: len(own)]}
+    m.shared_bytes = {
+        (name, k): _counted(size / unit) for k, (unit, _) in units.items() for name, size in named[len(own) :]
+    }
     m.capacity = {k: limit for k, (_, limit) in units.items()}
     m.LIMITED, m.SHARED = Set(initialize=list(units)), Set(initialize=names)
     used = zip(names, shared, strict=True)

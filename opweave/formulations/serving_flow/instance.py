@@ -110,16 +110,6 @@ class ServingInstance:
         rate = float(self.links[source, target])
         return rate / float(self.sizes[place]) if self.sizes[place] and rate else (np.inf if rate else 0.0)
 
-    @cached_property
-    def unhindered(self) -> bool:
-        """Whether no link, connection or coordinator ever limits a flow."""
-        count = len(self.names)
-        between = self.links[~np.eye(count, dtype=bool)]
-        largest = float(self.sizes[1:-1].max(initial=0.0))
-        narrow = min(float(between.min(initial=np.inf)), float(self.port.min(initial=np.inf)))
-        ends = min(float(self.arriving.min(initial=np.inf)), float(self.leaving.min(initial=np.inf)))
-        return narrow >= largest * self.bounded and narrow > 0.0 and ends >= self.bounded
-
     def solution(self, blocks: Blocks) -> LayerBlocks:
         """The plan in the problem's words."""
         layers = self.problem.layers

@@ -15,8 +15,9 @@ import numpy as np
 from opweave.formulations.formulation import ClusterFormulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.slicing.instance import CHANNELS, ROWS, TAKEN_IN, lower, rules_by_memory
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, TAKEN_IN, lower
 from opweave.formulations.slicing.program import ONE, UNITS, ZERO, CutModel, readable, unit_of, without_dust
+from opweave.formulations.slicing.shortage import rules_by_memory
 from opweave.problems.arrays import NO_LIMIT, FloatArray
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.errors import UnsupportedFeatureError

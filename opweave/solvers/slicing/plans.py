@@ -7,15 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.order_arcs import order_arcs
-from opweave.formulations.slicing.instance import (
-    CHANNELS,
-    ROWS,
-    SlicingInstance,
-    binding_limits,
-    lower_unless_short,
-    plain_order,
-    rules_by_memory,
-)
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance, lower_unless_short, plain_order
+from opweave.formulations.slicing.shortage import binding_limits, rules_by_memory
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Precede
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering

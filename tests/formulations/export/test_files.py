@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-import time
 from collections import Counter
 
 import numpy as np
@@ -14,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.formulations.export.linear import write_lp, write_mps
-from opweave.formulations.export.named import LONGEST_NAME, NamedProgram, file_names
+from opweave.formulations.export.files import LONGEST_NAME, NamedProgram, file_names, write_lp, write_mps
 from opweave.formulations.formulation import formulation_names, load_formulations
 from opweave.formulations.modeling.arrays import MatrixModel, to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
@@ -428,18 +426,3 @@ def test_every_program_is_read_back_as_it_was(tmp_path_factory, model: LinearMod
     else:
         assert offset == pytest.approx(matrix.offset)
     assert (columns, rows) == said_by(matrix, names)
-
-
-def test_a_hundred_thousand_rows_take_a_second(tmp_path) -> None:
-    """Processor time; ten times what it takes on an idle core."""
-    rows, columns = 100_000, 50_000
-    model = LinearModel()
-    model.binaries("x", [(f"/model/layers.{k}/op", "gpu:0") for k in range(columns)])
-    picks = np.random.default_rng(0).integers(0, columns - 3, (rows, 1)) + np.arange(3)
-    model.rows("family").at_most_each(picks, (1.0, -1.0, 0.5), 1.0)
-    model.minimise(Linear(0.0, dict.fromkeys(range(columns), 1.0)))
-    model.problem, model.formulation = PROBLEMS["pipeline"], ow.build_model(PROBLEMS["pipeline"]).formulation
-    for suffix in (".mps", ".lp"):
-        began = time.process_time()
-        assert ow.write_model(model, tmp_path / f"p{suffix}").rows == rows
-        assert time.process_time() - began < 8.0

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opweave.formulations.expressions import express
-from opweave.formulations.memory_ordering import fusion
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.memory_ordering.nodes import NodeGraph, fuse_group, single_nodes
 from opweave.problems.constraints import Constraint, Precede
-from opweave.problems.graph import Operator, OpGraph, Tensor
+from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from tests.formulations.memory_ordering.nets import Net, net_problems
@@ -69,23 +67,6 @@ def test_a_chain_over_a_hill_is_one_operator_with_the_hill_as_workspace() -> Non
     assert fused(net.graph("c")) == {"a..c": 22}  # 10 + 10 + 5 live in the middle
 
 
-def test_a_chain_may_stop_in_a_valley() -> None:
-    net = Net(x=4)
-    net.op("x", 10)
-    net.op("a", 1)
-    net.op("b", 12)
-    net.op("c", 4)
-    assert list(fused(net.graph("d"))) == ["a..b", "c..d"]
-
-
-def test_a_residual_block_is_one_operator() -> None:
-    net = Net(x=4)
-    net.op("x", 8)
-    net.op("a", 4)
-    net.op("x b", 4)
-    assert fused(net.graph("c")) == {"a..c": 8}
-
-
 def test_the_inner_order_is_the_best_one() -> None:
     net = Net(x=4)
     net.op("x", 6, "medium")
@@ -107,15 +88,6 @@ def test_an_input_that_others_may_still_need_stops_the_rise() -> None:
     assert "a..b" not in fused(net.graph("b other"))
 
 
-def test_an_input_that_is_needed_later_anyway_stops_nothing() -> None:
-    net = Net(x=4)
-    net.op("x", 6)
-    net.op("a", 8)
-    net.op("b", 1)
-    net.op("c x", 8)
-    assert list(fused(net.graph("d"))) == ["a..c", "d"]
-
-
 def test_two_sources_do_not_fall_together() -> None:
     """b lets drop free 12 bytes before a needs its 20, so b must not wait for a, however little b itself holds."""
     net = Net(x=4, large=12)
@@ -130,30 +102,6 @@ def test_two_sources_do_not_fall_together() -> None:
     check_exact(problem)
 
 
-def test_views_inside_and_across_fused_operators() -> None:
-    net = Net(x=8)
-    net.op("x", 4)
-    net.view("a", "inner")
-    net.op("inner", 2, "b")
-    net.op("x", 6, "c", workspace=9)
-    net.view("c", "outer")
-    net.op("outer b", 3, "d")
-    problem = MemoryOrdering(graph=net.graph("d"))
-    assert check_exact(problem) < 6
-
-
-def test_a_view_of_a_graph_input_still_comes_before_its_readers() -> None:
-    net = Net(x=8)
-    net.view("x", "v")
-    net.op("v", 9, "a")
-    net.op("v", 9, "b", workspace=7)
-    net.op("a b x", 1, "c")
-    problem = MemoryOrdering(graph=net.graph("c"), constraints=[Precede(before="a", after="b")])
-    reduction = fuse(problem)
-    check_exact(problem)
-    assert {"a", "b"} <= {op.id for op in reduction.problem.graph.operators}
-
-
 @pytest.mark.parametrize(("in_place", "peak"), [("none", 8), ("first", 4), ("any", 4)])
 def test_a_chain_that_works_in_place_becomes_one_that_does(in_place: str, peak: int) -> None:
     net = Net(x=4)
@@ -165,20 +113,6 @@ def test_a_chain_that_works_in_place_becomes_one_that_does(in_place: str, peak: 
     assert (op.workspace_bytes, op.inplace_ok) == (0, in_place != "none")
     assert reduction.problem.evaluate(Ordering(order=[op.id])).objective == peak
     assert problem.evaluate(Ordering(order=["a", "b"])).objective == peak
-
-
-def test_results_that_nobody_reads_and_kept_results() -> None:
-    graph = OpGraph(
-        tensors=[Tensor(id=name, bytes=size) for name, size in (("x", 2), ("lost", 9), ("kept", 3), ("y", 2))],
-        operators=[
-            Operator(id="split", inputs=["x"], outputs=["lost", "kept"]),
-            Operator(id="end", inputs=["kept"], outputs=["y"]),
-        ],
-        outputs=["kept", "y"],
-    )
-    assert fused(graph) == {"split": 0, "end": 0}  # between them 3 bytes are live: fewer than the 5 after both
-    assert check_exact(MemoryOrdering(graph=graph)) == 2
-    assert fused(graph.model_copy(update={"outputs": ("y",)})) == {"split..end": 10}
 
 
 # The conditions are all needed
@@ -210,51 +144,6 @@ def test_a_monotone_chain_may_be_interrupted_when_the_wrong_end_is_its_peak(prob
     )
     assert optimum < together
     check_exact(problem)
-
-
-def test_one_schedule_that_stays_high_proves_nothing() -> None:
-    """The weak reading of Theorem IV.2: this group's best order never holds less than its input or output, yet another
-    order passes a valley, where the hill beside it should be climbed.
-    """
-    net = Net(x=10, y=1)
-    net.op("x", 1, "a1")
-    net.op("a1", 12, "a2", workspace=30)
-    net.op("x", 1, "b1")
-    net.op("b1", 12, "b2", workspace=30)
-    net.op("a2 b2", 10, "join")
-    net.op("y", 50, "hill")
-    net.op("hill", 1, "low")
-    problem = MemoryOrdering(graph=net.graph("join low"))
-    group = ["a1", "a2", "b1", "b2", "join"]
-
-    profile = problem.evaluate(Ordering(order=[*group, "hill", "low"])).details
-    outside = 1  # y
-    assert max(profile.stable[:5]) - outside == best_ordering_by_states(_part_of(problem, group))[0]
-    assert all(live - outside >= 10 for live in profile.transient[:4])
-    best_together = min(
-        problem.evaluate(Ordering(order=order)).objective for order in _orders_with_block(problem.graph, set(group))
-    )
-    optimum, _ = best_ordering_by_states(problem)
-    assert (optimum, best_together) == (56, 61)
-    check_exact(problem)
-
-
-def _part_of(problem: MemoryOrdering, names: list[str]) -> MemoryOrdering:
-    graph = problem.graph
-    return MemoryOrdering(
-        graph=OpGraph(
-            operators=[op for op in graph.operators if op.id in names],
-            tensors=[tensor for tensor in graph.tensors if tensor.id in {"x", *names}],
-            outputs=["join"],
-        )
-    )
-
-
-def _orders_with_block(graph: OpGraph, block: set[str]) -> Iterator[tuple[str, ...]]:
-    for order in all_orders(graph):
-        inside = [step for step, name in enumerate(order) if name in block]
-        if inside[-1] - inside[0] == len(block) - 1:
-            yield order
 
 
 # When the reduction stands back
@@ -310,21 +199,6 @@ def test_operators_that_constraints_name_stay_alone(constraint: Constraint) -> N
     assert reduction.problem.constraints == (Precede(before="o1", after="o3"),)
 
 
-def test_names_stay_unique_and_within_their_length() -> None:
-    net = Net(x=9)
-    net.op("x", 8, "a")
-    net.op("a", 8, "b")
-    net.op("b", 20, "a..b", 50)
-    net.op("a..b", 30, "end", 50)
-    problem = MemoryOrdering(graph=net.graph("end"), constraints=[Precede(before="a..b", after="end")])
-    assert [op.id for op in fuse(problem).problem.graph.operators] == ["a..b'", "a..b", "end"]
-    long = "n" * 1000
-    net = Net(x=9)
-    net.op("x", 8, f"{long}1")
-    net.op(f"{long}1", 8, f"{long}2")
-    assert [op.id for op in fuse(MemoryOrdering(graph=net.graph(f"{long}2"))).problem.graph.operators] == ["fused 0"]
-
-
 # Against brute force
 
 
@@ -338,13 +212,6 @@ def test_networks_keep_their_optimum(problem: MemoryOrdering) -> None:
 @settings(max_examples=200)
 def test_odd_graphs_limits_and_precedences_keep_their_optimum(problem: MemoryOrdering) -> None:
     check_exact(problem)
-
-
-@given(net_problems(), st.sampled_from([1, 3, 6]))
-def test_a_small_budget_of_states_keeps_the_optimum(problem: MemoryOrdering, states: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fusion, "MOST_INNER_STATES", states)
-        check_exact(problem)
 
 
 @given(net_problems())

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
 import numpy as np
 import pytest
 
-import opweave as ow
 from opweave.formulations.formulation import BuildContext, find_formulation, formulation_names, load_formulations
 from opweave.formulations.modeling.arrays import MatrixModel, to_arrays
 from opweave.formulations.modeling.linear import Linear
@@ -65,24 +63,6 @@ def test_arrays_and_pyomo_say_the_same(kind: str, name: str, extended: bool) -> 
     values = np.arange(float(len(model)))
     assert np.array_equal(direct.model_values(direct.engine_values(values)), values)
     assert np.array_equal(through.model_values(through.engine_values(values)), values)
-
-
-@pytest.mark.parametrize(("kind", "name"), CASES)
-def test_a_model_that_users_solve_themselves_has_the_optimum(kind: str, name: str) -> None:
-    problem = PROBLEMS[kind].model_copy(update=NEEDS.get(name, {}))
-    written(kind, name, BuildContext(extended=True))
-    from pyomo.contrib.appsi.solvers import Highs
-
-    from opweave.formulations.build import build_model, read_solution
-
-    model = build_model(problem, name)
-    with pytest.raises(ow.InvalidInputError, match="solve it first"):
-        read_solution(model)
-    Highs().solve(model)
-    judged = problem.evaluate(read_solution(model))
-    best = ow.solve(problem)
-    assert judged.feasible
-    assert math.isclose(judged.objective, best.objective, rel_tol=1e-6)
 
 
 def test_what_a_user_changes_counts() -> None:

@@ -12,7 +12,6 @@ import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.modeling.whole import Interval
 from opweave.formulations.placement.cp import Intervals
 from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
 from opweave.solvers.engines.answers import Work
@@ -122,20 +121,6 @@ def test_ticks_are_exact_where_durations_have_a_measure():
         update={"costs": ow.Costs.from_table({name: {"a": math.pi, "b": math.e} for name in ("make", "left", "right")})}
     )
     assert Intervals().build(odd).tick < 1e-5
-
-
-def test_what_is_wrong_with_values_is_named():
-    model = IntervalModel()
-    first, second, there = model.whole(0, 9), model.whole(0, 9), model.binary()
-    model.apart.append([Interval(first, 3), Interval(second, 2, there)])
-    model.row({first: 1, second: 1}, 2, None, (there,))
-    model.minimise(Linear.of(first))
-    assert model.broken([0, 0, 0]) is None
-    assert model.broken([0, 3, 1]) is None
-    assert "overlap" in model.broken([1, 2, 1])
-    assert "row 0" in model.broken([0, 1, 1])
-    assert "outside" in model.broken([10, 1, 1])
-    assert "2 values" in model.broken([1, 1])
 
 
 def test_refusals():

@@ -20,10 +20,7 @@ from opweave.problems.errors import (
 from tests.formulations.placement.instances import (
     PLAIN,
     TRANSFERS,
-    EndsBy,
     Inexpressible,
-    NotBoth,
-    StartsFrom,
     agrees,
     fork,
     random_placement,
@@ -67,12 +64,6 @@ def test_the_papers_program_agrees_with_brute_force(problem):
     assert agrees(solved(problem, "moirai"), best_placement(problem)[0])
 
 
-@settings(max_examples=20)
-@given(problem=placements(4, 3))
-def test_a_head_start_changes_no_optimum(problem):
-    assert agrees(ow.solve(problem, solver="highs"), best_placement(problem)[0])
-
-
 @pytest.mark.parametrize("context", ["ceiling", "extended"])
 @settings(max_examples=20)
 @given(planned=planned_placements(5, 3))
@@ -101,27 +92,6 @@ def test_components_have_the_names_of_operators_and_devices():
     assert view.concrete.x["make", "a"].name == "x[make,a]"
     assert view.concrete.y["t", "b", "a", "b"].name == "y[t,b,a,b]"
     assert set(view.concrete.first) == {("left", "right"), ("right", "left")}
-
-
-@pytest.mark.parametrize("formulation", ["disjunctive", "moirai"])
-def test_users_own_constraints(formulation):
-    def best(*constraints: ow.Constraint) -> ow.Result:
-        return solved(fork(transfers="one_port_edge", constraints=constraints), formulation)
-
-    assert agrees(best(StartsFrom(op="make", seconds=2.5)), 8.5)
-    assert agrees(best(EndsBy(op="left", seconds=5.0), ow.Pin(op="left", device="b")), 6.0)
-    apart = [NotBoth(first="make", second="left", device=name) for name in "ab"]
-    assert agrees(best(*apart), 6.0)
-    assert best(EndsBy(op="left", seconds=4.5)).status is ow.Status.INFEASIBLE
-
-
-def test_users_own_rows():
-    def late(model, problem):
-        model.add(model.start("right") >= 7.0)
-
-    result = ow.solve(fork(), solver="highs", extend=late)
-    assert agrees(result, 11.0)
-    assert result.solution.start["right"] == pytest.approx(7.0)
 
 
 def test_what_nobody_can_express_is_refused():
@@ -156,13 +126,6 @@ def test_a_byte_too_many_is_seen():
     small = problem.model_copy(update={"graph": graph, "constraints": tuple(caps), "transfers": "delay"})
     slow = small.model_copy(update={"cluster": ow.Cluster(devices=problem.cluster.devices, bandwidth=[[0, 1], [1, 0]])})
     assert agrees(solved(slow), best_placement(slow)[0])
-
-
-def test_both_programs_prove_the_same():
-    problem = random_placement(8, 2, 1, transfers="one_port_edge")
-    first, second = (ow.solve(problem, solver="highs", formulation=name) for name in ("disjunctive", "moirai"))
-    assert agrees(first, second.objective)
-    assert agrees(second, first.objective)
 
 
 def test_nine_tasks_are_proved():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.formulations.slicing.instance import shortage
+from opweave.formulations.slicing.shortage import shortage
 from opweave.problems.slicing.geometry import rulings
 
 

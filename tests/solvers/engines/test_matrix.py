@@ -10,8 +10,7 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 
-from opweave.formulations.export.linear import write_mps
-from opweave.formulations.export.named import NamedProgram
+from opweave.formulations.export.files import NamedProgram, write_mps
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.pyomo import from_pyomo, read_arrays
