@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import isnan
@@ -14,7 +15,7 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
-from opweave.problems.solution import Evaluation
+from opweave.problems.solution import Evaluation, Violation, broken
 from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names, Timeline
 from opweave.problems.words import refuse_unknown
 
@@ -114,6 +115,20 @@ def too_early(graph: OpGraph, order: Sequence[str]) -> Iterator[tuple[str, str, 
     producer = arrays.producer[tensor]
     for entry in np.flatnonzero((producer >= 0) & (step[producer] > step[reader])).tolist():
         yield names[reader[entry]], names[producer[entry]], graph.tensor_ids[tensor[entry]]
+
+
+def wrong_order(graph: OpGraph, order: Sequence[str]) -> Iterator[Violation]:
+    """Operators that are unknown, do not run exactly once, or run before a producer of their inputs."""
+    known, counts = graph.operator_index, Counter(order)
+    for name in (name for name in counts if name not in known):
+        yield broken("unknown", f"{name!r} is not an operator of the graph")
+    for name in (name for name in known if not counts[name]):
+        yield broken("missing", f"{name!r} never runs")
+    for name in (name for name in counts if counts[name] > 1 and name in known):
+        yield broken("repeated", f"{name!r} runs {counts[name]} times")
+    if len(order) == len(known) and known.keys() == counts.keys():
+        for early, late, tensor in too_early(graph, order):
+            yield broken("precedence", f"{early!r} runs before {late!r}, which makes its input {tensor!r}")
 
 
 def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:

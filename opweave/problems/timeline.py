@@ -41,7 +41,6 @@ class ActivityKind(IntEnum):
     RUN = 0
     SEND = 1
     RECEIVE = 2
-    HOLD = 3
 
 
 @dataclass(frozen=True, slots=True)

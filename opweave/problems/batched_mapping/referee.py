@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opweave.problems import device_play
-from opweave.problems.arrays import BoolArray, IntArray, distinct
+from opweave.problems.arrays import IntArray, distinct
 from opweave.problems.device_play import Played, Runs
 from opweave.problems.measures import DeviceDetails
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation, broken
@@ -107,8 +107,8 @@ def _unusable(problem: BatchedMapping, solution: BatchedSchedule, columns: Colum
     """Check that every operator runs every input once, in batches whose times are known, and that all names exist."""
     operator, device, count, inputs = columns
     numbers = np.minimum(inputs, problem.batch)  # larger ones have their own rule
-    for row in np.flatnonzero(_is_wrong(problem, operator, device, count, numbers)).tolist():
-        yield from _wrong_batch(problem, solution.batches[row])
+    for batch in solution.batches:
+        yield from _wrong_batch(problem, batch)
     if len(distinct(operator * len(problem.cluster.devices) + device)) < len(operator):
         for (name, place), several in Counter((each.operator, each.device) for each in solution.batches).items():
             if several > 1:
@@ -125,19 +125,6 @@ def _unusable(problem: BatchedMapping, solution: BatchedSchedule, columns: Colum
     yield from device_play.wrong_names(problem.graph, problem.cluster, solution.transfers)
 
 
-def _is_wrong(
-    problem: BatchedMapping, operator: IntArray, device: IntArray, count: IntArray, numbers: IntArray
-) -> BoolArray:
-    """Whether each batch has unknown names, a size whose time is not known, or an input too many. Shape (batches,)."""
-    size = np.searchsorted(problem.sizes, count)
-    known = np.append(np.asarray(problem.sizes, dtype=np.int64), -1)[size] == count
-    wrong: BoolArray = (operator < 0) | (device < 0) | ~known
-    there = np.flatnonzero(~wrong)
-    wrong[there] = np.isnan(problem.times[operator[there], device[there], size[there]])
-    wrong[np.repeat(np.arange(len(count)), count)[numbers >= problem.batch]] = True
-    return wrong
-
-
 def _times(problem: BatchedMapping, operator: IntArray, count: IntArray, numbers: IntArray) -> IntArray:
     """How often every operator runs every input of the problem. Shape (operators, batch)."""
     rows, batch = len(problem.graph.operators), problem.batch
@@ -152,8 +139,8 @@ def _wrong_batch(problem: BatchedMapping, batch: Batch) -> Iterator[Violation]:
         yield broken("unknown", f"{batch.operator!r} is not an operator of the graph")
         return
     what = f"a batch of {batch.operator!r}"
-    wrong = [number for number in batch.inputs if number >= problem.batch]
-    if wrong:
+    if max(batch.inputs) >= problem.batch:
+        wrong = [number for number in batch.inputs if number >= problem.batch]
         yield broken("unknown", f"{what} has {_inputs(wrong)}; the inputs are 0 to {problem.batch - 1}")
     if place not in problem.cluster.device_index:
         yield broken("unknown", f"{what} runs on {place!r}, which the cluster does not have")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.measures import bytes_after_steps, bytes_over_time
-from opweave.problems.on_cluster import too_early
-from opweave.problems.solution import Details, Evaluation, Violation, broken
+from opweave.problems.on_cluster import wrong_order
+from opweave.problems.solution import Details, Evaluation, broken
 from opweave.problems.spec import Many, Name
 from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
 
@@ -145,15 +143,11 @@ def _activities(problem: MemoryOrdering, names: Names, step: IntArray) -> Activi
 
 def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfile]:
     """Judge a solution against all rules except the side constraints."""
-    wrong = tuple(_membership(problem, solution))
-    if wrong:
-        return Evaluation(objective=None, violations=wrong)
+    found = list(wrong_order(problem.graph, solution.order))
+    if any(each.rule != "precedence" for each in found):
+        return Evaluation(objective=None, violations=tuple(found))
     timeline = play(problem, solution)
     profile = _profile(solution, timeline)
-    found = [
-        broken("precedence", f"{early!r} runs before {late!r}, which makes its input {tensor!r}")
-        for early, late, tensor in too_early(problem.graph, solution.order)
-    ]
     most, limit = profile.peak_bytes, problem.limit_bytes
     if limit is not None and most > limit:
         where = "the start" if profile.peak_operator is None else repr(profile.peak_operator)
@@ -162,23 +156,6 @@ def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfi
     objective = most if problem.objective == "peak" else profile.total_bytes
     judged = Evaluation(objective=objective, violations=tuple(found), details=profile)
     return judged.with_timeline(timeline)
-
-
-def _membership(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
-    """Check that every operator runs exactly once."""
-    known = problem.graph.operator_index
-    if len(solution.order) == len(known) and known.keys() == set(solution.order):
-        return
-    counts = Counter(solution.order)
-    for name in counts:
-        if name not in known:
-            yield broken("unknown", f"{name!r} is not an operator of the graph")
-    for name in known:
-        if name not in counts:
-            yield broken("missing", f"{name!r} never runs")
-    for name, count in counts.items():
-        if name in known and count > 1:
-            yield broken("repeated", f"{name!r} runs {count} times")
 
 
 def _profile(solution: Ordering, timeline: Timeline) -> MemoryProfile:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from opweave.problems.on_cluster import wrong_order
 from opweave.problems.slicing.geometry import rulings
 from opweave.problems.slicing.play import Played, SlicingDetails
 from opweave.problems.solution import Evaluation, Violation, broken
@@ -44,25 +44,15 @@ def _unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
         message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
         yield broken("unknown", message)
         return
-    known, counts = problem.graph.operator_index, Counter(solution.order)
-    for name in dict.fromkeys((*solution.slices, *solution.order)):
-        if name not in known:
-            yield broken("unknown", f"{name!r} is not an operator of the graph")
-    for name in known:
-        if name not in solution.slices:
+    yield from wrong_order(problem.graph, solution.order)
+    for name in solution.slices:
+        if name not in problem.graph.operator_index:
+            yield broken("unknown", f"{name!r} is cut, but is not an operator of the graph")
+    for name in problem.graph.operator_ids:
+        if name in solution.slices:
+            yield from _wrong_cuts(problem, name, solution.slices[name])
+        else:
             yield broken("missing", f"{name!r} has no slice")
-        if not counts[name]:
-            yield broken("missing", f"{name!r} never runs")
-        elif counts[name] > 1:
-            yield broken("repeated", f"{name!r} runs {counts[name]} times")
-    step = {name: position for position, name in enumerate(solution.order)}
-    for op in problem.graph.operators:
-        for tensor in dict.fromkeys(op.inputs):
-            producer = problem.graph.producer.get(tensor)
-            if producer in step and op.id in step and step[producer] > step[op.id]:
-                yield broken("precedence", f"{op.id!r} runs before {producer!r}, which makes its input {tensor!r}")
-        if op.id in solution.slices:
-            yield from _wrong_cuts(problem, op.id, solution.slices[op.id])
 
 
 def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
