@@ -154,7 +154,12 @@ def model_command(spec: Path, *, judge: Path | None = None, settings: Settings) 
 
 
 def report_command(
-    result: Path, *, spec: Path | None = None, out: Path | None = None, as_json: bool = False, show_it: bool = False
+    result: Path,
+    *,
+    spec: Path | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
+    show_it: bool = False,
 ) -> int:
     """Write the report of a result: one page with every view, which works offline, and the files beside it."""
     from opweave.adapters.report.report import write_report

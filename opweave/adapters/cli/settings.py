@@ -140,7 +140,7 @@ def with_options(
 
 
 def described(command: Callable[..., int], texts: Mapping[str, Any]) -> Callable[..., int]:
-    """Tell typer what the options of a command mean: a text each, or a table with ``help``, ``short`` and ``flag``.
+    """Tell typer what the options of a command mean: a text, or ``help``, ``short``, ``flag`` and ``least``.
 
     Parameters of keywords only become options, and others arguments; those that typer knows already stay as they are.
     """
@@ -155,7 +155,7 @@ def described(command: Callable[..., int], texts: Mapping[str, Any]) -> Callable
         info: Any = typer.Argument(help=row["help"], show_default=False)
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY or parameter.default is not inspect.Parameter.empty:
             names = [row.get("flag", f"--{name.replace('_', '-')}"), *filter(None, [row.get("short")])]
-            info = typer.Option(*names, help=row["help"], autocompletion=complete.get(name))
+            info = typer.Option(*names, help=row["help"], min=row.get("least"), autocompletion=complete.get(name))
         return parameter.replace(annotation=Annotated[parameter.annotation, info])
 
     parameters = [with_help(each) for each in own.parameters.values()]

@@ -92,15 +92,14 @@ def test_a_busy_device_looks_busy_however_many_batches_it_runs(shown):
     assert filled(busy_for(count // 2)) == pytest.approx(0.5, abs=0.03)
 
 
-def test_critical_batches_are_seen_and_stronger_colours_are_larger_batches(shown):
-    acts, path = shown.timeline.activities, shown.critical
+def test_critical_batches_are_seen_and_every_size_has_its_colour(shown):
+    acts = shown.timeline.activities
     drawn = {}
     for boxes in shown.figure().axes[0].collections:
-        for path_of, colour in zip(boxes.get_paths(), boxes.get_facecolors(), strict=True):
-            ends = path_of.vertices[:, 0].min(), path_of.vertices[:, 1].min()
-            drawn[tuple(round(float(end), 6) for end in ends)] = tuple(colour[:3])
-    assert len(drawn) == len(acts)
-    red_over_blue = sum(red > blue for red, _, blue in drawn.values())
-    assert red_over_blue == len(path)
-    pale = {colour for red, green, colour in drawn.values() if red < colour}
-    assert len(pale) >= len(np.unique(acts.count[acts.kind == ActivityKind.RUN]))
+        for path, colour in zip(boxes.get_paths(), boxes.get_facecolors(), strict=True):
+            left, top = path.vertices.min(axis=0)
+            drawn[round(float(left), 6), round(float(top), 6)] = tuple(colour[:3])
+    assert len(drawn) == len(acts), "no activity covers another"
+    assert sum(red > blue for red, _, blue in drawn.values()) == len(shown.critical)
+    sizes = np.unique(acts.count[acts.kind == ActivityKind.RUN])
+    assert len({colour for colour in drawn.values() if colour[0] < colour[2]}) >= len(sizes)

@@ -1,4 +1,4 @@
-"""The report of a serving flow: what it says, its table of layers, its files; comparisons and conflicts."""
+"""The report of a serving flow: what it says, its table of layers, its files; and a conflict."""
 
 from pathlib import Path
 
