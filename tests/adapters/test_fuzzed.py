@@ -22,6 +22,8 @@ NUMBERS = [0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**60, 2**63, 2**64 - 1]
 def damaged_bytes(rng: random.Random, whole: bytes) -> bytes:
     data = bytearray(whole)
     for _ in range(rng.choice([1, 1, 2, 8])):
+        if not data:
+            return b"x"
         place, how = rng.randrange(min(len(data), 4000)), rng.random()
         if how < 0.4:
             data[place] = rng.randrange(256)
@@ -30,7 +32,7 @@ def damaged_bytes(rng: random.Random, whole: bytes) -> bytes:
             data[place : place + size] = (rng.choice(NUMBERS) % 2 ** (8 * size)).to_bytes(size, "little")
         else:
             del data[place : place + rng.choice([1, 8, 64, 10**6])]
-    return bytes(data) or b"x"
+    return bytes(data or b"x")
 
 
 def damaged_text(rng: random.Random, whole: bytes) -> bytes:
@@ -47,6 +49,12 @@ def sample(name: str, folder: Path) -> bytes:
         np.savez(path, x=np.zeros((4, 4)), y=np.arange(3))
     elif name == "llama.gguf":
         write_gguf(path, llama_keys(1), llama_rows(1))
+    elif name == "net.onnx":
+        onnx = pytest.importorskip("onnx")
+        text = (
+            '<ir_version: 8, opset_import: ["": 17]> net (float[2, 4] x) => (float[2, 4] y) { z = Relu(x) y = Neg(z) }'
+        )
+        onnx.save(onnx.parser.parse_model(text), path)
     else:
         path = FILES / name
     return path.read_bytes()
@@ -57,6 +65,7 @@ def sample(name: str, folder: Path) -> bytes:
     [
         ("arrays.npz", damaged_bytes),
         ("llama.gguf", damaged_bytes),
+        ("net.onnx", damaged_bytes),
         ("small_int8.tflite", damaged_bytes),
         ("while_loop.tflite", damaged_bytes),
         ("if_cond.tflite", damaged_bytes),

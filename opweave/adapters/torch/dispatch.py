@@ -8,8 +8,6 @@ for the device: attention is one kernel on the CPU, and its plain formula on the
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,8 +22,6 @@ from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     import torch
-
-_log = logging.getLogger(__name__)
 
 
 def trace_step(
@@ -70,7 +66,6 @@ def trace_step(
     for position, tensor in enumerate(inputs):
         ledger.add_input(f"input_{position}", tensor)
     parameters = [parameter for module in modules for parameter in module.parameters()]
-    began = time.perf_counter()
     try:
         for module in modules:
             for path, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -83,9 +78,7 @@ def trace_step(
         raise InvalidInputError(f"{name}: {reason(error)}; {_what_to_do(error)}") from error
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     ids = [found for tensor in tensors_in((result, gradients)) if (found := ledger.tensor_id(tensor)) is not None]
-    graph = ledger.graph(name, ids)
-    _log.info("%s: %d operators, traced in %.1f s", name, len(graph.operators), time.perf_counter() - began)
-    return graph
+    return ledger.graph(name, ids)
 
 
 def trace_training(

@@ -15,10 +15,8 @@ Branches, loops and attention with a function of the user's (``torch.cond``, ``w
 
 from __future__ import annotations
 
-import logging
 import operator
 import os
-import time
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
     from torch.fx import Node
-
-_log = logging.getLogger(__name__)
 
 _CHECKS = ("aten._assert", "aten.sym_constrain", "aten._check")
 """Calls that compute nothing; the device that they request may differ from the pretended one."""
@@ -74,22 +70,12 @@ def from_torch(
         One sentence names the node and says what to do, for example about open dimensions, control flow that depends on
         values, and operators without a shape rule.
     """
-    began = time.perf_counter()
     if isinstance(model, str | os.PathLike):
         program, name = prepare(read_program(model, limits), args, kwargs), Path(model).stem
     else:
         program, name = prepare(model, args, kwargs), _name(model)
-    exported = time.perf_counter()
     ledger = Ledger(name, inplace_kinds, limits)
-    graph = ledger.graph(name, _Replay(program, ledger, name).outputs())
-    _log.info(
-        "%s: %d operators, exported in %.1f s, read in %.1f s",
-        name,
-        len(graph.operators),
-        exported - began,
-        time.perf_counter() - exported,
-    )
-    return graph
+    return ledger.graph(name, _Replay(program, ledger, name).outputs())
 
 
 def _name(model: object) -> str:

@@ -137,15 +137,6 @@ def test_an_input_of_unknown_rank_gets_one_from_its_sizes() -> None:
     assert bytes_of(from_onnx(proto, dims={"x:0": 2, "x:1": 3})) == {"x": 24, "y": 24}
 
 
-def test_advised_sizes_were_tried(tmp_path: Path) -> None:
-    """With 1 for all, the kernel is larger than the image; so larger sizes are advised, and they load."""
-    conv = helper.make_node("Conv", ["x", "w"], ["y"])
-    proto = model([conv], [value("x", ["n", 3, "h", "w"])], [value("y", None)], [weight("w", 4, 3, 7, 7)])
-    with pytest.raises(InvalidInputError, match=r'dims=\{"n": 1, "h": 8, "w": 8\}'):
-        load(save(proto, tmp_path))
-    assert bytes_of(from_onnx(proto, dims={"n": 1, "h": 8, "w": 8}))["y"] == 4 * 4 * 4
-
-
 def test_sorts_nodes_that_are_out_of_order() -> None:
     graph = from_onnx(model([relu("m", "y", "second"), relu("x", "m", "first")], [value("x", [2])], [value("y", [2])]))
     assert [op.id for op in graph.operators] == ["first", "second"]

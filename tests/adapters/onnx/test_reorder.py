@@ -62,28 +62,6 @@ def test_the_runtime_ignores_the_files_order_unless_told(tmp_path: Path) -> None
     assert not all(obeyed)
 
 
-def test_memory_reuse_holds_dead_buffers(tmp_path: Path) -> None:
-    """The other option that matters: 256 bytes of a wait for e, which has its size, while c takes 512."""
-    nodes = [
-        helper.make_node("Exp", ["x"], ["a"], name="a"),
-        helper.make_node("ReduceSum", ["a"], ["b"], name="b"),
-        helper.make_node("Concat", ["x", "x"], ["c"], name="c", axis=0),
-        helper.make_node("ReduceSum", ["c"], ["d"], name="d"),
-        helper.make_node("Exp", ["x"], ["e"], name="e"),
-        helper.make_node("ReduceSum", ["e"], ["f"], name="f"),
-        helper.make_node("Sum", ["b", "d", "f"], ["y"], name="y"),
-    ]
-    inputs = [helper.make_tensor_value_info("x", 1, [8, 8])]
-    graph = helper.make_graph(nodes, "reuse", inputs, [helper.make_tensor_value_info("y", 1, [1, 1])])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path = saved(model, tmp_path / "reuse.onnx")
-    reusing = onnx_session_options()
-    reusing.enable_mem_reuse = True
-    freed, held = (profiled_run(path, o, random_feeds(model, 0)) for o in (onnx_session_options(), reusing))
-    assert freed.order == held.order == tuple("abcdefy")
-    assert (max(freed.live or ()), max(held.live or ())) == (512 + 4 + 4, 512 + 4 + 4 + 256)
-
-
 @pytest.mark.parametrize("kind", ["Relu", "Softmax", "Tanh", "Clip", "Exp", "Neg", "Sqrt", "Erf", "Floor"])
 def test_which_kinds_overwrite_their_input(tmp_path: Path, kind: str) -> None:
     nodes = [

@@ -21,18 +21,6 @@ def test_modules_stand_for_their_operators() -> None:
     assert mapped(modules, devices) == {"embed": "a", "h.0.attn": "a", "h.0.mlp": "b", "h.1": "b", "head": "b"}
 
 
-def test_one_device_is_one_word() -> None:
-    assert mapped({"p": "m", "q": ""}, {"p": "a", "q": "a"}) == {"": "a"}
-
-
-def test_a_module_on_two_devices_is_listed_operator_by_operator() -> None:
-    assert mapped({"p": "m", "q": "m", "r": "n"}, {"p": "a", "q": "b", "r": "b"}) == {"p": "a", "q": "b", "n": "b"}
-
-
-def test_operators_without_a_module_go_by_their_ids() -> None:
-    assert mapped({"p": "", "q": ""}, {"p": "a", "q": "b"}) == {"p": "a", "q": "b"}
-
-
 def test_a_module_named_like_an_operator_elsewhere_is_split() -> None:
     assert mapped({"m": "", "p": "m", "q": "m"}, {"m": "a", "p": "b", "q": "b"}) == {"m": "a", "p": "b", "q": "b"}
 

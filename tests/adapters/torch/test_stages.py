@@ -101,13 +101,3 @@ def test_pipelining_splits_where_we_say() -> None:
     assert pipe.num_stages == 2
     assert sum(p.numel() for p in pipe.get_stage_module(0).parameters()) == 3 * (WIDTH * WIDTH + WIDTH)
     assert torch.equal(pipe(*args)[0], model(*args))
-
-
-def test_layers_of_blocks_become_a_partition() -> None:
-    """What vLLM and llama.cpp are told follows from the stages and the modules' numbers."""
-    graph = from_torch(Blocks().eval(), args=(torch.randn(2, WIDTH),))
-    layer = {op.id: int(op.module.split(".")[1]) if op.module.startswith("blocks.") else None for op in graph.operators}
-    order = [op.id for op in graph.operators]
-    cut = next(index for index, op in enumerate(graph.operators) if op.module.startswith("blocks.1"))
-    groups = [ow.Group("a", tuple(order[:cut])), ow.Group("b", tuple(order[cut:]))]
-    assert ow.vllm_partition(ow.layer_counts(groups, layer, 4)) == "1,3"

@@ -15,7 +15,6 @@ from opweave.adapters.torch.program import prepare  # noqa: E402
 from opweave.adapters.torch.read import from_torch  # noqa: E402
 from opweave.adapters.torch.stages import runnable  # noqa: E402
 from tests.adapters.onnx.nets import random_order  # noqa: E402
-from tests.adapters.torch.nets import WIDTH, RandomNet  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 
@@ -89,13 +88,6 @@ def test_a_model_on_meta_is_read_as_the_real_one(make: Any, outside: str) -> Non
         model = make().eval()
     with torch.device(outside):
         assert ow.load(model, args=(torch.empty(4, 8),)) == real
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_random_nets_on_meta_are_read_as_the_real_ones(seed: int) -> None:
-    real = ow.load(RandomNet(seed).eval(), args=(torch.ones(6, WIDTH),))
-    with torch.device("meta"):
-        assert ow.load(RandomNet(seed).eval(), args=(torch.empty(6, WIDTH),)) == real
 
 
 class Scaled(nn.Module):
