@@ -169,14 +169,14 @@ class Station:
 
     async def put(self, number: int, index: int, tensors: Tensors, not_before: float = 0.0) -> float:
         """Take tensors for a part; waits while its inbox is full, and returns for how many seconds."""
-        box, came = self.boxes[number], time.perf_counter()
+        box, arrived = self.boxes[number], time.time()
         async with box.space:
             await box.space.wait_for(lambda: index in box.waiting or len(box.waiting) < WAITING)
             box.waiting.setdefault(index, {})
-        waited = time.perf_counter() - came
+        waited = time.time() - arrived
         await sleep_until(not_before)
         box.waiting[index].update(tensors)
-        box.complete[index] = max(box.complete.get(index, 0.0), not_before or time.time())
+        box.complete[index] = max(box.complete.get(index, 0.0), arrived, not_before)
         if all(name in box.waiting[index] for name in box.part.needs):
             await self.ready.put((index, number))
         return waited
@@ -232,7 +232,7 @@ class Station:
             end = time.time()
             if box.part.seconds is not None:  # from when it could begin, however late this process woke up
                 begin = max(free, moment)
-                end = free = begin + box.part.seconds
+                end = free = max(begin + box.part.seconds, end)
                 await sleep_until(end)
             if self.alone:
                 self.device_free.release()
@@ -249,7 +249,7 @@ class Station:
         for route in part.routes:
             tensors = {name: known[name] for name in route.tensors}
             if route.part == RESULT:
-                self.results.append((index, tensors, moment))
+                self.results.append((index, tensors, time.time()))
                 self.stirred.set()
                 continue
             devices = self.parts[route.part].devices
@@ -279,13 +279,10 @@ class Station:
             else:
                 begin = max(free, moment)
                 end = free = begin + self.links[target].seconds(size)
-                await asyncio.gather(self._deliver(target, route.part, index, tensors, end), sleep_until(end))
+                await self.stations[target].put(route.part, index, tensors, end)
             if self.alone:
                 self.device_free.release()
             self.events.append(Event("send", number, index, begin, end, route.part, size))
-
-    async def _deliver(self, target: str, part: int, index: int, tensors: Tensors, end: float) -> None:
-        await self.stations[target].put(part, index, tensors, end)
 
 
 async def sleep_until(moment: float) -> None:
