@@ -122,9 +122,9 @@ def emulated(names: tuple[str, ...], boards: tuple[int, ...], folder: Path) -> I
 
 
 def main() -> None:
-    """Print both tables, or one of them: ``real`` or ``emulated``; ``smoke`` for a short run."""
+    """Print both tables, or one of them: ``real`` or ``emulated``; ``--smoke`` for a short run."""
     running.RESOLVE_SECONDS = 1.0
-    smoke = "smoke" in sys.argv
+    smoke = "--smoke" in sys.argv
     names, boards = (MODELS[:1], BOARDS[:1]) if smoke else (EDGE_MODELS, BOARDS)
     with tempfile.TemporaryDirectory() as folder:
         if "emulated" not in sys.argv:
