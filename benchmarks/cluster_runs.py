@@ -1,7 +1,7 @@
 """Pipelines that really run: measured throughput against the prediction, on workers of this machine.
 
 ``python -m benchmarks.cluster_runs`` runs models of torchvision (random weights) on two workers with one thread each,
-and emulated boards around a Wi-Fi router, whose plans come from the paper's method, from filling and from ``auto``.
+and emulated boards around a Wi-Fi router, whose plans come from the paper's method (``kpath``), its greedy baseline, filling and ``auto``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MODELS = (
     "resnet50",
 )
 EDGE_MODELS = ("mobilenet_v2", "squeezenet1_1")
-METHODS = ("greedy", "filling", "auto")
+METHODS = ("kpath", "greedy", "filling", "auto")
 BOARDS = (3, 4, 5, 6)
 INPUTS, EMULATED_INPUTS = 48, 24
 APART = 0.05
@@ -44,7 +44,7 @@ def exported(name: str, folder: Path) -> Path:
     """A model of torchvision as an ONNX file, with random weights."""
     stand_in()
     import torch
-    import torchvision  # type: ignore[import-untyped]
+    import torchvision
 
     torch.manual_seed(0)
     path = folder / f"{name}.onnx"
