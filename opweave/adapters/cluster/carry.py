@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.adapters.cluster.connect import addresses, alive, assigned, check_runtime
+from opweave.adapters.cluster.connect import addresses, alive, assigned, check_workers
 from opweave.adapters.cluster.parts import Plan, emulated_links
 from opweave.adapters.cluster.station import Event, Link, News, Station, Tensors
 from opweave.problems.cluster import Cluster
@@ -28,6 +28,9 @@ PATIENCE = 30.0
 
 SECONDS_TO_OPEN = 600.0
 """Seconds in which a worker must have opened its part."""
+
+ATTEMPTS = 3
+"""Losses of a worker in a row, without one more input, after which a run ends: its part may not fit."""
 
 SECONDS_TO_RETURN = 10
 """Seconds in which a lost worker may come back."""
@@ -120,14 +123,17 @@ def carry_out(
     EngineError
         When a worker lacks a package, or refuses its part.
     """
-    found = Carried()
+    found, fruitless = Carried(), 0
     while len(found.outputs) < len(feeds):
+        before = len(found.outputs)
         team = _Team(client, plan, threads, emulation)
         try:
             team.open()
             team.work(feeds, found, progress)
         except LostError as lost:
-            taken = _successor(client, lost, spare) if lost.gone and spare is not None else None
+            fruitless = 0 if len(found.outputs) > before else fruitless + 1
+            again = lost.gone and spare is not None and fruitless < ATTEMPTS
+            taken = _successor(client, lost, spare) if again and spare is not None else None
             if taken is None:
                 found.reason = f"{lost.why}; {len(found.outputs)} of {len(feeds)} inputs were finished"
                 break
@@ -185,7 +191,13 @@ class _Team:
             links = emulated_links(emulation.cluster, emulation.compression)
         alone = emulation is not None and emulation.alone
         try:
-            check_runtime(self.client, list(self.where.values()))
+            check_workers(
+                self.client,
+                {
+                    address: sum(len(part.model) for part in self.plan.parts if device in part.devices)
+                    for device, address in self.where.items()
+                },
+            )
             for device, address in self.where.items():
                 self.clock[device] = self._offset(address)
                 where = {"workers": [address], "allow_other_workers": False, "actor": True, "pure": False}

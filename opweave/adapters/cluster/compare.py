@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -106,7 +106,7 @@ class ClusterRun:
         KeyError
             If there is none.
         """
-        return next((row for row in self.rows if row.what == what), None) or _raise(what)
+        return {row.what: row for row in self.rows}[what]
 
     @property
     def worst(self) -> Row | None:
@@ -116,10 +116,7 @@ class ClusterRun:
 
     def to_records(self) -> list[dict[str, object]]:
         """The rows as plain data."""
-        return [
-            {"what": row.what, "unit": row.unit, "predicted": row.predicted, "measured": row.measured, "off": row.off}
-            for row in self.rows
-        ]
+        return [{**asdict(row), "off": row.off} for row in self.rows]
 
     def to_pandas(self) -> Any:
         """The rows as a table of pandas."""
@@ -141,10 +138,6 @@ class ClusterRun:
         if worst is not None and worst.off is not None:
             lines.append(f"The prediction that was off most: {worst.what}, by {worst.off:+.1%}.")
         return "\n".join([*lines, *([self.better] if self.better else [])])
-
-
-def _raise(what: str) -> Row:
-    raise KeyError(what)
 
 
 def steady(moments: Sequence[float]) -> float:
@@ -204,7 +197,8 @@ def compared(
         link = f"link {source} to {target}"
         rows.append(Row(link, "s", predicted.get(link), statistics.median(seconds for seconds, _ in each)))
         rows.append(Row(f"{link}, bytes", "bytes", predicted.get(f"{link}, bytes"), each[0][1]))
-    rows += [Row(f"memory of {name}", "bytes", None, float(most)) for name, most in carried.memory_bytes.items()]
+    for name, most in carried.memory_bytes.items():
+        rows.append(Row(f"memory of {name}", "bytes", predicted.get(f"memory of {name}"), float(most)))
     return tuple(rows)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError
+from opweave.problems.units import readable_bytes
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -131,20 +132,35 @@ def assigned(client: Client, devices: Sequence[str]) -> dict[str, str]:
     return chosen
 
 
-def check_runtime(client: Client, where: Sequence[str]) -> None:
-    """Check that the workers have ONNX Runtime and opweave.
+def check_workers(client: Client, needed: Mapping[str, int]) -> None:
+    """Check that the workers have ONNX Runtime and memory for the bytes that are ``needed`` at each address.
 
     Raises
     ------
     EngineError
-        Names the first one that lacks something.
+        Names the first one that lacks a package or memory.
     """
     names = {address: name for name, address in addresses(client).items()}
-    for address, lacking in client.run(_lacking, workers=list(where)).items():
+    for address, lacking in client.run(_lacking, workers=list(needed)).items():
         if lacking:
             raise EngineError(
                 f"worker {names[address]!r} lacks {lacking}; install it there: pip install 'opweave[onnx,ort,dask]'"
             )
+
+    for address, room in client.run(_room, workers=list(needed)).items():
+        if needed[address] > room:
+            raise EngineError(
+                f"worker {names[address]!r} has room for {readable_bytes(room)}, and its part of the model has weights "
+                f"of {readable_bytes(needed[address])}; give it more memory, or plan with its memory as a limit"
+            )
+
+
+def _room(dask_worker: Any) -> int:
+    """Bytes that a worker may use."""
+    import psutil  # type: ignore[import-untyped]
+
+    free = int(psutil.virtual_memory().available)
+    return min(free, int(dask_worker.memory_manager.memory_limit or free))
 
 
 def _lacking() -> str:

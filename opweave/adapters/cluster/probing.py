@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.adapters.cluster.connect import addresses, check_runtime
+from opweave.adapters.cluster.connect import addresses, check_workers
 from opweave.adapters.cluster.parts import whole_model
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
@@ -108,7 +108,8 @@ def probe(
     """
     where = addresses(client)
     names = list(where)
-    check_runtime(client, list(where.values()))
+    size = 0 if model is None else Path(model).stat().st_size
+    check_workers(client, dict.fromkeys(where.values(), size))
     facts = client.run(_facts, workers=list(where.values()))
     hosts = [facts[where[name]]["host"] for name in names]
     notes: dict[str, str] = {}
@@ -228,15 +229,20 @@ def measured(file: bytes, threads: int) -> Measured:
         name: (max(each[name] for each in profiles) - min(each[name] for each in profiles)) / (middle[name] or 1.0)
         for name in middle
     }
-    typical = statistics.median(whole)
+    typical, whole_spread = spread_of(whole)
     factor = typical / (sum(middle.values()) or 1.0)
-    quarters = np.quantile(whole, [0.25, 0.75])
     return Measured(
         {name: seconds * factor for name, seconds in middle.items()},
         spread,
         typical,
-        float(quarters[1] - quarters[0]) / typical,
+        whole_spread,
     )
+
+
+def spread_of(values: Sequence[float]) -> tuple[float, float]:
+    """The median, and the distance of the quartiles as a share of it."""
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    return middle, (high - low) / middle
 
 
 class Echo:
@@ -245,8 +251,8 @@ class Echo:
     async def take(self, message: Any) -> None:
         """Take a message."""
 
-    async def send(self, other: Any, size: int, times: int, begin: float = 0.0) -> float:
-        """Median seconds until another actor has taken a message of some bytes."""
+    async def send(self, other: Any, size: int, times: int, begin: float = 0.0) -> tuple[float, float]:
+        """Median seconds until another actor has taken a message of some bytes, and their spread (quartiles)."""
         message = np.random.default_rng(0).integers(0, 255, size, dtype=np.uint8)
         await asyncio.sleep(max(0.0, begin - time.time()))
         found = []
@@ -254,7 +260,7 @@ class Echo:
             began = time.perf_counter()
             await other.take({"message": message})
             found.append(time.perf_counter() - began)
-        return statistics.median(found[1:])
+        return spread_of(found[1:])
 
 
 def _links(
@@ -272,10 +278,10 @@ def _links(
     }
     alone: dict[tuple[str, str], float] = {}
     for source, target in permutations(names, 2):
-        seconds = {}
+        seconds, spread = dict[int, float](), dict[int, float]()
         for size in sizes:
             try:
-                seconds[size] = echoes[source].send(echoes[target], size, repeats).result(timeout=60)
+                seconds[size], spread[size] = echoes[source].send(echoes[target], size, repeats).result(timeout=60)
             except TimeoutError:
                 raise EngineError(
                     f"{size:,} bytes from {source!r} to {target!r} took more than 60 s; check this link"
@@ -284,7 +290,8 @@ def _links(
         latencies[a, b], rates[a, b] = fitted(seconds)
         alone[source, target] = seconds[max(sizes)]
         notes[f"bandwidth {source} to {target}"] = (
-            f"medians of {repeats} messages of {min(sizes):,} to {max(sizes):,} bytes, one pair at a time"
+            f"medians of {repeats} messages of {min(sizes):,} to {max(sizes):,} bytes, one pair at a time "
+            f"(spread {statistics.median(spread.values()):.0%}); latency {latencies[a, b]:.3g} s"
         )
     shared = _together(echoes, names, alone, max(sizes), repeats)
     if shared is not None:
@@ -324,7 +331,7 @@ def _together(
         pairs = list(zip(names[::2], names[1::2], strict=False))
     begin = time.time() + 0.5
     futures = [echoes[a].send(echoes[b], size, repeats, begin) for a, b in pairs]
-    took = [future.result(timeout=120) for future in futures]
+    took = [future.result(timeout=120)[0] for future in futures]
     slower = [seconds / alone[pair] for seconds, pair in zip(took, pairs, strict=True)]
     if min(slower) < SHARED:
         return None

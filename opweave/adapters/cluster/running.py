@@ -141,6 +141,8 @@ def predictions(
     found: dict[str, float | None] = {}
     if isinstance(details, PipelineDetails) and isinstance(solution, Stages):
         found |= {"seconds between results": details.bottleneck_seconds, "latency": details.latency_seconds}
+        for each, planned in zip(solution.stages, details.stages, strict=True):
+            found |= {f"memory of {device}": float(planned.memory_bytes) for device in each.devices}
         for stage, (source, target) in zip(details.stages, pairwise(solution.stages), strict=False):
             for here, there in _turns(source.devices, target.devices):
                 found[f"link {here} to {there}"] = stage.send_seconds
@@ -159,19 +161,12 @@ def _spare(problem: Pipeline | Placement, solution: Stages | Schedule, lost: str
     """The device that takes over: the lost one if it has come back, or an unused one that the problem allows."""
     if lost in alive:
         return lost
-    used = _devices(solution)
     for device in problem.cluster.device_index:
-        if device in alive and device not in used:
+        if device in alive and replaced(solution, device, "") == solution:  # not in use
             moved = replaced(solution, lost, device)
             if problem.evaluate(moved).feasible:  # type: ignore[arg-type]
                 return device
     return None
-
-
-def _devices(solution: Stages | Schedule) -> set[str]:
-    if isinstance(solution, Stages):
-        return {device for stage in solution.stages for device in stage.devices}
-    return set(solution.device.values())
 
 
 def replaced(solution: Stages | Schedule, lost: str, taken: str) -> Stages | Schedule:

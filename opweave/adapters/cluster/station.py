@@ -167,19 +167,20 @@ class Station:
                         self.out[target] = asyncio.Queue(1)
                         self.tasks.append(asyncio.create_task(self._guarded(self._send(target), target)))
 
-    async def put(self, number: int, index: int, tensors: Tensors, not_before: float = 0.0) -> float:
-        """Take tensors for a part; waits while its inbox is full, and returns for how many seconds."""
-        box, came = self.boxes[number], time.perf_counter()
+    async def put(self, number: int, index: int, tensors: Tensors, not_before: float = 0.0) -> tuple[float, float]:
+        """Take tensors for a part; waits while its inbox is full. Returns for how long, and when they came."""
+        box, arrived = self.boxes[number], time.time()
         async with box.space:
             await box.space.wait_for(lambda: index in box.waiting or len(box.waiting) < WAITING)
             box.waiting.setdefault(index, {})
-        waited = time.perf_counter() - came
+        waited = time.time() - arrived
         await sleep_until(not_before)
         box.waiting[index].update(tensors)
-        box.complete[index] = max(box.complete.get(index, 0.0), not_before or time.time())
+        came = max(arrived, not_before)
+        box.complete[index] = max(box.complete.get(index, 0.0), came)
         if all(name in box.waiting[index] for name in box.part.needs):
             await self.ready.put((index, number))
-        return waited
+        return waited, came
 
     async def occupy(self, moment: float, seconds: float) -> tuple[float, float]:
         """Keep the shared channel busy, from ``moment`` on at the earliest; when that began and ended."""
@@ -232,7 +233,7 @@ class Station:
             end = time.time()
             if box.part.seconds is not None:  # from when it could begin, however late this process woke up
                 begin = max(free, moment)
-                end = free = begin + box.part.seconds
+                end = free = max(begin + box.part.seconds, end)
                 await sleep_until(end)
             if self.alone:
                 self.device_free.release()
@@ -270,7 +271,7 @@ class Station:
             begin = time.time()
             self.doing = (f"sending input {index} to {target!r}", begin)
             if self.links is None:
-                waited = await self.stations[target].put(route.part, index, tensors)
+                waited, _ = await self.stations[target].put(route.part, index, tensors)
                 end = time.time()
                 begin += min(waited, end - begin)  # the link is not to blame for a full inbox
             elif self.channel is not None:
@@ -278,14 +279,12 @@ class Station:
                 await self.stations[target].put(route.part, index, tensors, end)
             else:
                 begin = max(free, moment)
-                end = free = begin + self.links[target].seconds(size)
-                await asyncio.gather(self._deliver(target, route.part, index, tensors, end), sleep_until(end))
+                end = begin + self.links[target].seconds(size)
+                _, free = await self.stations[target].put(route.part, index, tensors, end)
+                end = free
             if self.alone:
                 self.device_free.release()
             self.events.append(Event("send", number, index, begin, end, route.part, size))
-
-    async def _deliver(self, target: str, part: int, index: int, tensors: Tensors, end: float) -> None:
-        await self.stations[target].put(part, index, tensors, end)
 
 
 async def sleep_until(moment: float) -> None:

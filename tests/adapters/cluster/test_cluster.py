@@ -16,7 +16,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("onnxruntime")
 
 from opweave.adapters.cluster.carry import Emulation, carry_out, random_inputs
-from opweave.adapters.cluster.connect import addresses, assigned, connected
+from opweave.adapters.cluster.connect import addresses, assigned, check_workers, connected
 from opweave.adapters.cluster.parts import parts_of
 from opweave.adapters.cluster.probing import probe
 from opweave.adapters.cluster.running import replaced, run
@@ -103,9 +103,9 @@ def test_inputs_of_a_killed_worker_run_again(client: Client, model: Path) -> Non
     assert plan is not None
     victim = assigned(client, [stage.device for stage in plan.stages])[plan.stages[1].device]
     pid = client.run(os.getpid, workers=[victim])[victim]
-    found = run(model, result, client, problem=problem, emulate=problem.cluster, inputs=60, progress=_killer(pid))
+    found = run(model, result, client, problem=problem, emulate=problem.cluster, inputs=200, progress=_killer(pid))
     assert found.reason is None
-    assert sorted(found.outputs) == list(range(60))
+    assert sorted(found.outputs) == list(range(200))
     assert found.difference == 0.0
     client.wait_for_workers(len(DEVICES), timeout=30)
 
@@ -166,3 +166,20 @@ def test_a_device_takes_the_place_of_another(model: Path) -> None:
     moved = replaced(plan, lost, "spare")
     assert isinstance(moved, ow.Stages)
     assert lost not in {stage.device for stage in moved.stages} and moved.stages[0].device == "spare"
+
+
+def test_a_part_that_does_not_fit_is_named(client: Client) -> None:
+    address = addresses(client)["d2"]
+    with pytest.raises(ow.EngineError, match="'d2' has room for"):
+        check_workers(client, {address: 2**60})
+
+
+def test_a_busy_machine_shows_in_an_emulated_run(client: Client, model: Path) -> None:
+    """The clock of an emulated run is the wall clock: parts that take longer than planned are seen."""
+    problem = pipeline_of(model, min_stages=1)
+    costs = ow.Costs.from_table({op.id: dict.fromkeys(DEVICES, 1e-7) for op in problem.graph.operators})
+    fast = problem.model_copy(update={"costs": costs})
+    plan = ow.Stages(stages=[ow.Stage(device="d0", operators=list(problem.running_order))])
+    found = run(model, plan, client, problem=fast, emulate=problem.cluster, inputs=12)
+    off = found.row("seconds between results").off
+    assert off is not None and off > 1.0
