@@ -34,7 +34,7 @@ def test_all_orders_of_an_antichain():
     assert len(set(all_orders(graph))) == 6
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(problem=memory_orderings(max_operators=5))
 def test_the_oracles_agree(problem):
     plain, _ = best_ordering(problem)

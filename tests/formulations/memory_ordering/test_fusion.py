@@ -329,13 +329,13 @@ def test_names_stay_unique_and_within_their_length() -> None:
 
 
 @given(net_problems())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_networks_keep_their_optimum(problem: MemoryOrdering) -> None:
     check_exact(problem)
 
 
 @given(memory_orderings(max_operators=7))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_odd_graphs_limits_and_precedences_keep_their_optimum(problem: MemoryOrdering) -> None:
     check_exact(problem)
 
