@@ -15,43 +15,12 @@ from pathlib import Path
 from opweave.adapters.files import PathLike
 from opweave.problems.errors import InvalidInputError
 
-_SUFFIXES = {
-    ".onnx": "onnx",
-    ".pt2": "torch",
-    ".tflite": "tflite",
-    ".xml": "openvino",
-    ".gguf": "llm",
-    ".safetensors": "llm",
-    ".safetensors.index.json": "llm",
-    ".json": "json",
-    ".json.gz": "json",
-}
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
-_READ = ".onnx, .pt2, .tflite, .xml (OpenVINO), .json and .json.gz, .gguf and .safetensors"
+_SUFFIXES: Mapping[str, str] = _TABLE["read"]
 
-_TENSORFLOW = "convert it with 'python -m tf2onnx.convert --saved-model FOLDER --output model.onnx' (package tf2onnx)"
-_ADVICE: Mapping[str, str] = {
-    ending: row["say"]
-    for row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["advice"]
-    for ending in row["endings"].split()
-}
+_ADVICE: Mapping[str, str] = {ending: row["say"] for row in _TABLE["advice"] for ending in row["endings"].split()}
 """What to do with a file that is not read, by the ending of its name."""
-
-_MAGIC = (
-    (0, b"GGUF", "a language model in GGUF", ".gguf"),
-    (4, b"TFL3", "a TensorFlow Lite model", ".tflite"),
-    (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file", ".h5"),
-    (0, b"PK\x03\x04", "a zip archive", ""),
-    (0, b"\x1f\x8b", "a gzip file", ".json.gz"),
-    (0, b"\x80\x02", "a pickle", ".pkl"),
-    (0, b"\x80\x03", "a pickle", ".pkl"),
-    (0, b"\x80\x04", "a pickle", ".pkl"),
-    (0, b"\x80\x05", "a pickle", ".pkl"),
-    (4, b"ORTM", "a model in ONNX Runtime's own format", ".ort"),
-    (4, b"ET12", "a program of ExecuTorch", ".pte"),
-    (0, b"<?xml", "an XML file", ".xml"),
-)
-"""Where and how files begin, what they are, and the ending that their names should have."""
 
 
 def family_of(model: object) -> str:
@@ -92,7 +61,7 @@ def refusal(path: PathLike, name: str) -> InvalidInputError:
     file, suffix = Path(path), Path(path).suffix.lower()
     if file.is_dir() and suffix not in _ADVICE:
         if (file / "saved_model.pb").is_file():
-            return InvalidInputError(f"{name}: this is a SavedModel of TensorFlow; {_TENSORFLOW}")
+            return InvalidInputError(f"{name}: this is a SavedModel of TensorFlow; {_TABLE['saved_model']}")
         return InvalidInputError(f"{name}: this is a folder; name a file inside it")
     content = content_of(path)
     if content is not None:
@@ -107,7 +76,7 @@ def refusal(path: PathLike, name: str) -> InvalidInputError:
         return InvalidInputError(f"{name}: these are the weights of an OpenVINO model; name the .xml file beside it")
     if suffix in _ADVICE:
         return InvalidInputError(f"{name}: {_ADVICE[suffix]}")
-    return InvalidInputError(f"{name}: opweave reads {_READ}; rename or export the model")
+    return InvalidInputError(f"{name}: opweave reads {_TABLE['all']}; rename or export the model")
 
 
 def content_of(path: PathLike) -> tuple[str, str] | None:
@@ -119,7 +88,8 @@ def content_of(path: PathLike) -> tuple[str, str] | None:
             return "TorchScript", ""
     except (OSError, ValueError):
         return None
-    return next(((what, suffix) for at, magic, what, suffix in _MAGIC if head[at : at + len(magic)] == magic), None)
+    rows = (row for row in _TABLE["magic"] if head[row["at"] :].startswith(bytes.fromhex(row["hex"])))
+    return next(((row["is"], row["ending"]) for row in rows), None)
 
 
 def _is_torchscript(path: PathLike) -> bool:

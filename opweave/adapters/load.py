@@ -46,6 +46,12 @@ READERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """The reader of every framework's models, and which arguments of :func:`load` only some of them take."""
 
+_GEOMETRIES = {
+    "torch": "torch.kinds:torch_geometry",
+    "keras": "keras.read:keras_geometry",
+    "onnx": "onnx.kinds:onnx_geometry",
+}
+
 _MEANT_FOR = {
     ("args", "kwargs"): "args and kwargs are for PyTorch modules; the inputs of this one are known",
     ("dims",): "dims are for .onnx, .tflite and .xml files and Keras; this model's sizes are already fixed",
@@ -203,24 +209,13 @@ def geometry(
     >>> geometry(net)
     {'MaxPool_0': Geometry(kernel=3, stride=2, padding=1, dilation=1, groups=1, channels='own', rows='window')}
     """
-    family = family_of(model)
     if graph is None:
         graph = load(model, args=args, kwargs=kwargs, dims=dims, limits=limits)
-    if family not in ("onnx", "torch", "keras"):
+    family = family_of(model)
+    if family not in _GEOMETRIES:
         return {}
-    if family == "onnx":
-        from opweave.adapters.onnx.kinds import onnx_geometry
-
-        return onnx_geometry(model, graph, dims or {}, limits)
-    if family == "keras":
-        from opweave.adapters.keras.read import keras_geometry
-
-        return keras_geometry(model, graph, dims, limits)
-    from opweave.adapters.torch.kinds import torch_geometry
-    from opweave.adapters.torch.program import prepare, read_program
-
-    program = read_program(model, limits) if isinstance(model, str | os.PathLike) else model
-    return torch_geometry(prepare(program, args, kwargs), graph)
+    read: Callable[..., dict[str, Geometry]] = resolve_name(f"opweave.adapters.{_GEOMETRIES[family]}")
+    return read(model, graph, limits, **({"args": args, "kwargs": kwargs} if family == "torch" else {"dims": dims}))
 
 
 def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:

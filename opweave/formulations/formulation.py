@@ -20,7 +20,7 @@ from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.on_cluster import rules_in_the_way
 from opweave.formulations.order_arcs import check_closure
 from opweave.problems.arrays import FloatArray
-from opweave.problems.constraints import Constraint
+from opweave.problems.constraints import Constraint, means
 from opweave.problems.errors import Interruption, InvalidInputError, UnsupportedConstraintError, UnsupportedFeatureError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.plugins import FORMULATIONS, load_plugins, why_left_out
@@ -303,7 +303,8 @@ class ClusterFormulation(TimedFormulation[ProblemT, SolutionT], ABC):
 
     def why_infeasible(self, problem: Any) -> str:
         """Name the rules that may exclude all solutions."""
-        rules = rules_in_the_way(problem, own=self.own_rules(problem), rows_added=self.context.extended)
+        added = self.context.extended and all(means(each, *self.built_in) for each in problem.constraints)
+        rules = rules_in_the_way(problem, own=self.own_rules(problem), rows_added=added)
         return f"no {self.noun} respects {rules}"
 
 

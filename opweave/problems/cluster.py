@@ -93,7 +93,7 @@ class Device(HasHtml, Spec):
 
     @model_validator(mode="after")
     def _plausible(self) -> Self:
-        for field in ("memory_bytes", "flops_per_second", "memory_bandwidth"):
+        for field in ("memory_bytes", "flops_per_second", "memory_bandwidth", "launch_seconds"):
             check_plausible(f"device {self.name!r}", field, [getattr(self, field)])
         return self
 
@@ -175,6 +175,7 @@ class Cluster(ShownInNotebooks, Spec):
             "bandwidth": chain.from_iterable(self.bandwidth or ()),
             "rates": self.rates or (),
             "shared": [self.shared],
+            "latency": np.asarray(self.latency).ravel().tolist(),
         }
         for field, values in given.items():
             check_plausible("the cluster", field, values)

@@ -88,6 +88,11 @@ class Constraint(Tagged, ABC):
     ...             yield self.broken(f"{self.op} runs first")
     """
 
+    @classmethod
+    def positional(cls) -> tuple[str, ...]:
+        """All fields that must be given."""
+        return tuple(name for name, field in cls.model_fields.items() if field.is_required())
+
     def check(self, problem: AnyProblemType) -> None:
         """Raise if the constraint does not fit a problem.
 

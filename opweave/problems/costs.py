@@ -15,6 +15,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.roofline import bytes_moved, variants
 from opweave.problems.shown import Bare, HasHtml, brief
 from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
+from opweave.problems.units import read_time
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
@@ -99,16 +100,18 @@ class Costs(HasHtml, Spec):
         checked = []
         for row, operator in zip(rows, operators, strict=True):
             what = f"the row of operator {operator!r}"
-            entries = _listed(row, what)
+            entries, times = _listed(row, what), list[float | None]()
             if len(entries) != len(labels):
                 raise ValueError(f"{what} has {len(entries)} entries for {len(labels)} devices and batches")
             for entry, (device, batch) in zip(entries, labels, strict=True):
-                if not _is_duration(entry):
+                try:
+                    times.append(_duration(entry))
+                except ValueError:
                     raise ValueError(
                         f"the time of operator {operator!r} on device {device!r} for batch {batch} is {entry!r}; "
-                        "give finite seconds of 0 or more, or None for unknown"
-                    )
-            checked.append(tuple(None if entry is None else float(cast("float", entry)) for entry in entries))
+                        "give finite seconds of 0 or more, a text such as '3 ms', or None for unknown"
+                    ) from None
+            checked.append(tuple(times))
         return tuple(checked)
 
     @model_validator(mode="after")
@@ -357,11 +360,15 @@ def _listed(value: object, what: str) -> Sequence[object]:
     raise ValueError(f"{what} must be a list, not {type(value).__name__}")
 
 
-def _is_duration(entry: object) -> bool:
+def _duration(entry: object) -> float | None:
+    """Seconds, or a text with a unit, as seconds."""
     if entry is None:
-        return True
-    is_number = isinstance(entry, int | float | np.integer | np.floating) and not isinstance(entry, bool)
-    return is_number and 0.0 <= cast("float", entry) <= MAX_SECONDS
+        return None
+    seconds = read_time(entry) if isinstance(entry, str) else entry
+    is_number = isinstance(seconds, int | float | np.integer | np.floating) and not isinstance(seconds, bool)
+    if not is_number or not 0.0 <= cast("float", seconds) <= MAX_SECONDS:
+        raise ValueError
+    return float(cast("float", seconds))
 
 
 def _efficiency(kind: str, given: float | Efficiency) -> Efficiency:

@@ -14,7 +14,7 @@ from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.measures import busy_seconds, critical_path, moved_bytes
-from opweave.problems.on_cluster import lifetimes_held
+from opweave.problems.on_cluster import held
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time, over_memory
 from opweave.problems.solution import TIME_TOLERANCE, Violation, broken
 from opweave.problems.spec import FrozenDict
@@ -189,7 +189,7 @@ def play(
     count = len(sent)
     if not ports:
         sent = _with_unlisted(sent, runs, needs)
-    lives = lifetimes_held(graph, runs.operator, runs.device, runs.count, problem.memory)
+    lives = held(graph, runs.operator, runs.device, runs.count, problem.memory).lifetimes()
     timeline = device_timeline(graph, cluster, runs, sent, reads, lives, ports=ports, inputs=run_of.shape[1])
     return Played(graph, cluster, timeline, runs, needs, taker, sent, count)
 
@@ -397,10 +397,10 @@ class Played:
         yield from one_at_a_time(timeline, tolerance)
 
 
-def overfull(cluster: Cluster, held: Mapping[str, int]) -> Iterator[Violation]:
+def overfull(cluster: Cluster, used: Mapping[str, int]) -> Iterator[Violation]:
     """Devices that hold more bytes than their memory."""
     for device in cluster.devices:
-        yield from over_memory(device.name, held[device.name], device.memory_bytes)
+        yield from over_memory(device.name, used[device.name], device.memory_bytes)
 
 
 def device_details(

@@ -267,27 +267,37 @@ LEAST = {
 }
 """The least plausible value of each field, its unit, and what people are likely to mean by less."""
 
+MOST = {"launch_seconds": 1.0, "latency": 10.0}
+"""The most plausible seconds of fields with times."""
+
 _QUIET = ("opweave.solvers.", "opweave.formulations.")
 _INSIDE = ("opweave.problems.", "pydantic.")
 
 
 def check_plausible(what: str, field: str, values: Iterable[float | None]) -> None:
-    """Warn of the least value of a field above 0, once, where the user's code built the object.
+    """Warn of a value that is implausibly small, or a time that is long, once, where the user's code built the object.
 
     Parameters
     ----------
     what
         The object, for the message.
     field
-        A key of :data:`LEAST`.
+        A key of :data:`LEAST` or :data:`MOST`.
     values
         The field's values; 0 and None mean nothing.
     """
-    least, unit, meant = LEAST[field]
-    small = min((value for value in values if value), default=least)
-    if small >= least:
+    given = [value for value in values if value]
+    if field in MOST:
+        large = max(given, default=0.0)
+        if large > MOST[field]:
+            warn_once_built(
+                f"{what}: {field} is {large:g} seconds; if you mean less, write '{large:g} us' or '{large:g} ms'"
+            )
         return
-    warn_once_built(f"{what}: {field} is {small:g} {unit}; if you mean more, write '{meant.format(small)}'")
+    least, unit, meant = LEAST[field]
+    small = min(given, default=least)
+    if small < least:
+        warn_once_built(f"{what}: {field} is {small:g} {unit}; if you mean more, write '{meant.format(small)}'")
 
 
 def warn_once_built(text: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import isnan
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -27,13 +27,31 @@ class OnCluster:
     """A mixin for problems that have a cluster."""
 
     if TYPE_CHECKING:
+        graph: OpGraph
         cluster: Cluster
         constraints: tuple[Constraint, ...]
+        memory: Any
         _replay: Callable[[Any], Evaluation[Any]]
 
     def play(self, solution: Any) -> Timeline | None:
         """Carry out a solution, valid or not, and record what happens when; None if that is not possible."""
         return self._replay(solution).timeline
+
+    def runs(self, solution: Any) -> tuple[IntArray, IntArray, IntArray]:
+        """Operator, device and number of inputs of every run whose names are known. Shape (runs,)."""
+        raise NotImplementedError
+
+    def memory_by_device(self, solution: Any) -> Mapping[str, int]:
+        """Bytes that every device holds."""
+        stored = held(self.graph, *self.runs(solution), self.memory)
+        return dict(zip(self.cluster.device_index, stored.by_device(len(self.cluster.devices)), strict=True))
+
+    def memory_of(self, operators: Iterable[str]) -> int:
+        """Bytes that a device holds if it runs exactly these operators; a mapping has the inputs of each."""
+        loads = operators if isinstance(operators, Mapping) else dict.fromkeys(operators, 1)
+        used = self.graph.positions(tuple(name for name in loads if loads[name]))
+        count = np.asarray([each for each in loads.values() if each], dtype=np.int64)
+        return held(self.graph, used, np.zeros_like(used), count, self.memory).by_device(1)[0]
 
     @cached_property
     def memory_limits(self) -> dict[str, int | None]:
@@ -137,60 +155,57 @@ def times_by_device(costs: Costs, graph: OpGraph, cluster: Cluster) -> dict[str,
     }
 
 
-def bytes_held(graph: OpGraph, operators: Iterable[str], memory: MemoryModel) -> int:
-    """Bytes that a device holds if it runs exactly these operators."""
-    used = graph.positions(tuple(operators))
-    return held_by_device(graph, used, np.zeros_like(used), 1, memory)[0]
+class Held(NamedTuple):
+    """Storages that devices hold all the time. Each array has shape (storages,).
 
-
-def held_by_device(graph: OpGraph, operator: IntArray, device: IntArray, count: int, memory: MemoryModel) -> list[int]:
-    """Bytes that each of ``count`` devices holds, as :func:`bytes_held`; operator and device of runs, shape (runs,)."""
-    parameters = max(1, len(graph.parameters))
-    run, parameter = graph.uses.entries(operator)
-    parts = [(distinct(device[run] * parameters + parameter), parameters, graph.parameter_sizes)]
-    if memory == "additive":
-        operators = max(1, len(graph.operators))
-        parts.append((distinct(device * operators + operator), operators, graph.sizes_made))
-    held = [0] * count
-    for pairs, width, size in parts:
-        where, what = np.divmod(pairs, width)
-        ends = np.searchsorted(where, np.arange(count + 1)).tolist()
-        for k in range(count):
-            held[k] += sum(size[what[ends[k] : ends[k + 1]]].tolist())  # whole numbers of any size
-    return held
-
-
-def lifetimes_held(
-    graph: OpGraph, operator: IntArray, device: IntArray, count: IntArray, memory: MemoryModel | Literal["buffers"]
-) -> Lifetimes:
-    """Storages that devices hold all the time, as columns of a timeline.
-
-    Parameters
+    Attributes
     ----------
-    operator, device, count
-        Each run's operator, device and number of inputs. Shape (runs,).
-    memory
-        Parameters count once on each device. ``"additive"`` adds, for every input, the storages that operators write
-        and their workspaces. ``"buffers"`` also adds the storages that they read.
+    storage
+        As a position in the names of a timeline.
+    device
+        Who holds it.
+    size, inputs
+        Bytes for one input, and the number of inputs.
+    """
+
+    storage: IntArray
+    device: IntArray
+    size: IntArray
+    inputs: IntArray
+
+    def by_device(self, devices: int) -> list[int]:
+        """Bytes of every device, whole numbers of any size."""
+        total = [0] * devices
+        for k, size, count in zip(self.device.tolist(), self.size.tolist(), self.inputs.tolist(), strict=True):
+            total[k] += size * count
+        return total
+
+    def lifetimes(self) -> Lifetimes:
+        """Columns of a timeline; a size is :data:`LARGEST` at most, so that it stays a whole number of 64 bits."""
+        size = np.where(self.size > LARGEST // np.maximum(self.inputs, 1), LARGEST, self.size * self.inputs)
+        there = size > 0
+        begin = np.zeros(int(there.sum()))
+        return Lifetimes(self.storage[there], self.device[there], begin, np.full_like(begin, NEVER), size[there])
+
+
+def held(
+    graph: OpGraph, operator: IntArray, device: IntArray, count: IntArray, memory: MemoryModel | Literal["buffers"]
+) -> Held:
+    """What devices hold that run some operators for numbers of inputs. Each array has shape (runs,).
+
+    Parameters count once on each device. ``"additive"`` adds, for every input, the storages that operators write and
+    their workspaces; ``"buffers"`` also the tensors that they read.
     """
     arrays, names = graph.arrays, Names.of(graph)
     width = max(1, len(graph.parameters))
     run, parameter = graph.uses.entries(operator)
     where, parameter = np.divmod(distinct(device[run] * width + parameter), width)
-    columns = [(names.parameter(parameter), where, graph.parameter_sizes[parameter])]
+    columns = [(names.parameter(parameter), where, graph.parameter_sizes[parameter], np.ones_like(where))]
     if memory != "parameters":
-        columns.append((operator, device, _times(graph.workspace_sizes[operator], count)))
+        columns.append((operator, device, graph.workspace_sizes[operator], count))
         for lists in (arrays.writes, arrays.reads) if memory == "buffers" else (arrays.writes,):
             run, tensor = lists.entries(operator)
             own = (arrays.storage[tensor] == tensor) | (lists is arrays.reads)
             run, tensor = run[own], tensor[own]
-            columns.append((names.tensor(tensor), device[run], _times(arrays.tensor_bytes[tensor], count[run])))
-    storage, resource, size = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    there = size > 0
-    begin = np.zeros(int(there.sum()))
-    return Lifetimes(storage[there], resource[there], begin, np.full_like(begin, NEVER), size[there])
-
-
-def _times(size: IntArray, count: IntArray) -> IntArray:
-    """Bytes of several inputs; :data:`LARGEST` at most, so that they stay whole numbers of 64 bits."""
-    return np.where(size > LARGEST // np.maximum(count, 1), LARGEST, size * count)
+            columns.append((names.tensor(tensor), device[run], arrays.tensor_bytes[tensor], count[run]))
+    return Held(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))

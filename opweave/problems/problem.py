@@ -6,13 +6,14 @@ import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pydantic import PlainValidator, SerializeAsAny, field_validator
 
 from opweave.problems.constraints import AnyConstraint, Constraint, objections
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import RuleError
 from opweave.problems.graph import OpGraph
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, ShownInNotebooks, brief, changed_fields
@@ -20,6 +21,9 @@ from opweave.problems.solution import Answer, Details, Evaluation, Played, Solut
 from opweave.problems.spec import FrozenDict, Many, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
+
+if TYPE_CHECKING:
+    from opweave.problems.result import Result
 
 
 @contextmanager
@@ -102,13 +106,9 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         return value
 
     @classmethod
-    def _named(cls, given: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:
-        """Take the graph as the only positional argument."""
-        if len(given) > 1 or "graph" in data:
-            raise InvalidInputError(
-                f"{cls.__name__} takes one graph, and everything else by name: {cls.__name__}(graph, constraints=[...])"
-            )
-        return {"graph": given[0], **data}
+    def positional(cls) -> tuple[str, ...]:
+        """The graph, and the cluster and the costs of problems that have them."""
+        return tuple(name for name in ("graph", "cluster", "costs") if name in cls.model_fields)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         cluster = getattr(self, "cluster", None)
@@ -168,23 +168,43 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
             broken = [violation for constraint in asked for violation in objections(constraint, self, solution)]
             return replayed.model_copy(update={"violations": (*replayed.violations, *broken)}) if broken else replayed
 
-    @abstractmethod
+    def solve(self, **options: Any) -> Result[SolutionT]:
+        """Solve the problem; the keywords are those of :func:`opweave.solve`."""
+        result: Result[SolutionT] = _public("solve")(self, **options)
+        return result
+
+    def to_pyomo(self, **options: Any) -> Any:
+        """The problem as a Pyomo model; the keywords are those of :func:`opweave.build_model`."""
+        return _public("build_model")(self, **options)
+
+    def to_pymoo(self, **options: Any) -> Any:
+        """The problem as one of pymoo; the keywords are those of :func:`opweave.pymoo_problem`."""
+        return _public("pymoo_problem")(self, **options)
+
     def play(self, solution: SolutionT) -> Timeline | None:
         """Carry out a solution, valid or not, and record what happens when.
+
+        A problem in which nothing has a time leaves it out. :meth:`rules` and :meth:`measure` then receive None, and
+        only a solution that obeys all rules is measured.
 
         Returns
         -------
         Timeline or None
             None if the solution cannot be carried out at all, for example when an operator is missing.
         """
+        return None
 
     def rules(self, solution: SolutionT, timeline: Timeline | None) -> Iterable[Violation]:
         """Say what is wrong with a solution; where there is no timeline, why it cannot be carried out."""
-        if timeline is None:
+        if timeline is None and type(self).play is not Problem.play:
             yield Violation(rule="unplayable", message="the solution cannot be carried out")
 
     def measure(self, solution: SolutionT, timeline: Timeline) -> int | float:
         """Say what a solution costs, in the problem's unit: the end of its timeline, unless a problem knows better."""
+        if type(self).play is Problem.play:
+            raise RuleError(
+                f"{type(self).__name__} has neither play() nor measure(); one of them says what a plan costs"
+            )
         return timeline.end
 
     @property
@@ -209,9 +229,15 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         """Judge everything except the side constraints."""
         timeline = self.play(solution)
         broken = tuple(self.rules(solution, timeline))
-        objective = None if timeline is None else self.measure(solution, timeline)
+        measured = not broken if type(self).play is Problem.play else timeline is not None
+        objective = self.measure(solution, cast("Timeline", timeline)) if measured else None
         judged: Evaluation[DetailsT] = Evaluation(objective=objective, violations=broken)
         return judged.with_timeline(timeline)
+
+
+def _public(name: str) -> Any:
+    """A function of the layers above, by the name under which everybody calls it."""
+    return getattr(import_module("opweave"), name)
 
 
 def check_constraints(constraints: Sequence[Constraint], problem: Problem[SolutionT, DetailsT]) -> None:

@@ -42,19 +42,21 @@ class LeanMeta(ModelMetaclass):
 
         @property
         def __signature__(cls) -> inspect.Signature:  # noqa: N805
-            """The fields as keywords, with their types as they are written in the source."""
+            """The fields with their types as they are written in the source; those that need no name stand first."""
             written: dict[str, Any] = {}
             for base in reversed(cls.__mro__):
                 written |= inspect.get_annotations(base)
             empty = inspect.Parameter.empty
+            first = cls.positional() if hasattr(cls, "positional") else ()
+            ordered = {name: cls.model_fields[name] for name in (*first, *cls.model_fields)}
             return inspect.Signature(
                 inspect.Parameter(
                     name,
-                    inspect.Parameter.KEYWORD_ONLY,
+                    inspect.Parameter.POSITIONAL_OR_KEYWORD if name in first else inspect.Parameter.KEYWORD_ONLY,
                     default=empty if field.is_required() else Bare(brief(field.get_default())),
                     annotation=Bare(str(written[name])) if name in written else empty,
                 )
-                for name, field in cls.model_fields.items()
+                for name, field in ordered.items()
                 if name != "schema_version"
             )
 

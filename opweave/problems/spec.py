@@ -30,7 +30,7 @@ from pydantic_core import CoreSchema, core_schema
 from opweave.problems.errors import InvalidInputError, refusal
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES
 from opweave.problems.shown import Bare, LeanMeta, brief_fields
-from opweave.problems.units import read_operations, read_rate, read_size
+from opweave.problems.units import read_operations, read_rate, read_size, read_time
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -73,6 +73,10 @@ def _plain_operations(value: object) -> object:
 
 def _plain_rate(value: object) -> object:
     return read_rate(value) if isinstance(value, str) else _plain_number(value)
+
+
+def _plain_seconds(value: object) -> object:
+    return read_time(value) if isinstance(value, str) else _plain_number(value)
 
 
 def _as_tuple(value: object) -> object:
@@ -169,8 +173,8 @@ Operations = Annotated[float, BeforeValidator(_plain_operations), Field(ge=0.0, 
 Rate = Annotated[float, BeforeValidator(_plain_rate), Field(ge=0.0, le=1e30)]
 """Bytes per second: a number, or a text such as ``"5 GB/s"`` or ``"10 Gbit/s"``."""
 
-Seconds = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e15)]
-"""A duration in seconds, 0 or more."""
+Seconds = Annotated[float, BeforeValidator(_plain_seconds), Field(ge=0.0, le=1e15)]
+"""A duration, 0 or more: a number of seconds, or a text such as ``"3 ms"`` or ``"10 us"``."""
 
 Duration = Annotated[float, Field(ge=0.0)]
 """Measured seconds; over a very slow link, or summed, they may exceed what a problem may state."""
@@ -250,12 +254,20 @@ class Spec(BaseModel, metaclass=LeanMeta):
         return [cls.made_of(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
     @classmethod
-    def _named(cls, given: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:  # noqa: ARG003
-        """Give names to positional arguments, where a class knows them."""
-        fields = [name for name in cls.model_fields if name != "schema_version"][:3]
-        raise InvalidInputError(
-            f"{cls.__name__} takes its fields by name: {cls.__name__}({', '.join(f'{name}=...' for name in fields)})"
-        )
+    def positional(cls) -> tuple[str, ...]:
+        """Fields that may be given without their names, in this order."""
+        return ()
+
+    @classmethod
+    def _named(cls, given: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:
+        """Give names to positional arguments."""
+        first = cls.positional()
+        if len(given) <= len(first) and data.keys().isdisjoint(first[: len(given)]):
+            return {**dict(zip(first, given, strict=False)), **data}
+        fields = [name for name in cls.model_fields if name != "schema_version" and name not in first]
+        shown = ", ".join([*first, *(f"{name}=..." for name in fields[: max(0, 3 - len(first))])])
+        taken = f"takes {', '.join(first)} in this order, and everything else" if first else "takes its fields"
+        raise InvalidInputError(f"{cls.__name__} {taken} by name: {cls.__name__}({shown})")
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         return [(name, Bare(text)) for name, text in brief_fields(self)]

@@ -215,6 +215,28 @@ def read_rate(text: str) -> float:
     return float(found[1]) * _PREFIXES[found[2]] / (8.0 if found[3] in ("b", "bit", "bits") else 1.0)
 
 
+_TIME = {unit: scale for scale, unit in TIME_UNITS} | {"us": 1e-6, "min": 60.0, "h": 3600.0}
+
+
+def read_time(text: str) -> float:
+    """Read a time with its unit: s, ms, us, ns, min or h.
+
+    Raises
+    ------
+    InvalidInputError
+        When the text is not of this form.
+
+    Examples
+    --------
+    >>> read_time("3 ms"), read_time("2 min")
+    (0.003, 120.0)
+    """
+    found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)\s*(\S+)\s*", text)
+    if found is None or found[2] not in _TIME:
+        raise InvalidInputError(f"{text!r:.60} is no time; write it as '3 ms', '10 us' or 0.003")
+    return float(found[1]) * _TIME[found[2]]
+
+
 def precise_seconds(seconds: float) -> str:
     """Write a duration with four digits, so that plans can be told apart.
 

@@ -21,6 +21,7 @@ import inspect
 import logging
 import os
 import pkgutil
+import signal
 import sys
 import threading
 import time
@@ -47,6 +48,26 @@ ALLOCATING = {"empty", "zeros", "ones", "full", "arange", "array", "asarray", "c
 """Functions and methods that make arrays."""
 
 _HELPERS: set[object] = set()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait until an import has ended: half-imported, compiled modules would stay broken for good.
+
+    It does nothing in other threads, which Ctrl-C does not reach, or if the user has installed a handler.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    pressed: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def helper(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
@@ -93,7 +114,8 @@ def _njit(
     function: Callable[..., Any], signature: tuple[Any, ...] | None = None, **options: bool
 ) -> Callable[..., Any]:
     """Compile a function, for a signature or for the types it is called with, and the helpers that it calls."""
-    from numba import njit
+    with uninterrupted():
+        from numba import njit
 
     assert isinstance(function, FunctionType)
     names = function.__globals__
@@ -192,7 +214,8 @@ def signature_of(function: Callable[..., object]) -> tuple[Any, ...]:
 
 
 def _type_of(hint: Any) -> Any:
-    import numba
+    with uninterrupted():
+        import numba
 
     types: Any = numba.types
     dimensions = 1

@@ -16,7 +16,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.shown import Rows
 from opweave.problems.spec import FrozenDict
 from opweave.problems.words import did_you_mean
-from opweave.solvers.interrupts import WholeImports
+from opweave.solvers.loops import uninterrupted
 from opweave.solvers.run import Outcome, Run
 
 
@@ -159,23 +159,13 @@ def register(solver: Solver) -> Solver:
     return solver
 
 
-def named_solver(
-    problem: type[Problem[Any, Any]],
-    name: str,
-    about: str,
-    *,
-    kind: SolverKind = "algorithm",
-    proves: Proves = "nothing",
-    features: frozenset[Feature] = SEARCHES,
-    supports: tuple[str, ...] = (),
-    options: Mapping[str, str] = FrozenDict(),
-    readings: tuple[str | None, ...] = (None,),
-) -> Callable[[SolveT], SolveT]:
-    """Decorator that registers a function as a solver of opweave's; see :class:`Solver` for the arguments."""
+def named_solver(problem: type[Problem[Any, Any]], name: str, about: str, **fields: Any) -> Callable[[SolveT], SolveT]:
+    """Decorator that registers a function as a search of opweave's; ``fields`` are those of :class:`Solver`."""
 
     def registering(run: SolveT) -> SolveT:
-        fixed = (name, problem.kind, kind, run, about, proves, features, supports, options)
-        register(Solver(*fixed, readings=readings))
+        register(
+            Solver(name, problem.kind, run=run, about=about, **{"kind": "algorithm", "features": SEARCHES} | fields)
+        )
         return run
 
     return registering
@@ -220,7 +210,7 @@ def _home(solver: Solver) -> str:
 
 def _load(kind: str | None = None) -> None:
     """Import the solvers of one problem kind, or of all kinds, which takes a while."""
-    with WholeImports():
+    with uninterrupted():
         load_plugins()
         load_own(kind)
         generic = importlib.import_module("opweave.solvers.generic")
@@ -234,7 +224,7 @@ def _load_default(kind: str) -> None:
     if kind not in _KINDS:
         _load(kind)
         return
-    with WholeImports():
+    with uninterrupted():
         load_plugins()
         load_own(kind, "workers")
 

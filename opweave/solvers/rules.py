@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
 from opweave.problems.problem import Problem
-from opweave.problems.spec import FrozenDict
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -30,41 +29,19 @@ def solve_by(carry_out: CarryOut, problem: Problem[Any, Any], run: Run) -> Outco
     return Outcome(run.termination())
 
 
-def register_rule(
-    problem: type[Problem[Any, Any]],
-    name: str,
-    carry_out: CarryOut,
-    about: str,
-    *,
-    supports: tuple[str, ...] = (),
-    options: Mapping[str, str] = FrozenDict(),
-    baseline: bool = False,
-    readings: tuple[str | None, ...] = (None,),
-) -> None:
+def register_rule(problem: type[Problem[Any, Any]], name: str, carry_out: CarryOut, about: str, **fields: Any) -> None:
     """Make a rule available by name.
 
     Parameters
     ----------
     problem
         The class of problems that it supports.
-    name, about, supports, options, baseline, readings
-        As in :class:`~opweave.solvers.registry.Solver`.
     carry_out
         Builds its plan and reports it.
+    name, about, fields
+        As in :class:`~opweave.solvers.registry.Solver`.
     """
-    register(
-        Solver(
-            name=name,
-            problem=problem.kind,
-            kind="algorithm",
-            run=partial(solve_by, carry_out),
-            about=about,
-            supports=supports,
-            options=options,
-            baseline=baseline,
-            readings=readings,
-        )
-    )
+    register(Solver(name, problem.kind, "algorithm", partial(solve_by, carry_out), about, **fields))
 
 
 def plans_of(builders: Iterable[Callable[[], PlanT]]) -> Iterator[PlanT]:

@@ -26,7 +26,6 @@ from opweave.solvers.arguments import (
     start_run,
 )
 from opweave.solvers.auto import solve_alone
-from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.loops import clock, compile_seconds
 from opweave.solvers.registry import Solver, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, Setting, StopCallback
@@ -150,12 +149,11 @@ def solve(
     )
     compiled = compile_seconds()
     check_kinds(solver, run)
-    with WholeImports() as imports:
-        chosen, outcome = _attempt(problem, solver, run)
-        solved = clock()
-        judged = judge(problem, run)
-        if imports.take_back() or judged.interrupted:
-            outcome = replace(outcome, termination=Termination.INTERRUPTED)
+    chosen, outcome = _attempt(problem, solver, run)
+    solved = clock()
+    judged = judge(problem, run)
+    if judged.interrupted:
+        outcome = replace(outcome, termination=Termination.INTERRUPTED)
     prepared = run.findings.reduce_seconds + run.findings.build_seconds
     timings = Timings(
         reduce=run.findings.reduce_seconds,

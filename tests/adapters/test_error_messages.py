@@ -21,11 +21,8 @@ GOOD = {"id": "a", "bytes": 1}
             {"operators": [], "tensors": [{"id": "a", "bytes": True}]},
             "tensors[0].bytes should be a whole number, but is true",
         ),
-        ({"operators": [], "tensors": [{"id": "a", "bytes": "many"}]}, "f: tensors[0].bytes"),
         ({"operators": [], "tensors": [{"id": "a"}]}, "f: tensors[0].bytes is missing; add it"),
-        ({"operators": [], "tensors": [GOOD | {"size": 1}]}, "f: tensors[0].size is an unknown field"),
         ({"operators": 3, "tensors": []}, "f: operators should be a list, but is 3"),
-        ({"operators": [], "tensors": [GOOD, GOOD]}, "f: tensor id 'a' is used more than once"),
         ({"operators": [{"id": ""}], "tensors": []}, "f: operators[0].id should not be empty"),
         (
             {"operators": [{"id": "o", "flops": float("nan")}], "tensors": []},

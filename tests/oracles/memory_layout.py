@@ -105,42 +105,6 @@ def best_layout(problem: MemoryLayout) -> tuple[float | None, Layout | None]:
     return found
 
 
-def packs(problem: MemoryLayout, height: int) -> bool:
-    """Whether all storages fit below a height in one arena without alignments, by filling valleys from below.
-
-    In a layout that is pushed down, a storage inside the lowest valley of what stands so far either lies on its ground,
-    or nothing does; then the valley might as well be filled up to its lower edge.
-    """
-    moments = sorted({moment for box in _boxes(problem) for moment in (box.begin, box.end)})
-    at = {moment: k for k, moment in enumerate(moments)}
-    boxes = [(at[box.begin], at[box.end], box.size) for box in _boxes(problem) if box.size]
-
-    @cache
-    def fill(left: frozenset[int], ground: tuple[int, ...]) -> bool:
-        if not left:
-            return True
-        room = [height - low for low in ground]
-        for k in left:
-            begin, end, size = boxes[k]
-            for t in range(begin, end):
-                room[t] -= size
-        if min(room) < 0:
-            return False
-        low = min(ground)
-        a = ground.index(low)
-        b = next((t for t in range(a, len(ground)) if ground[t] != low), len(ground))
-        for k in left:
-            begin, end, size = boxes[k]
-            if a <= begin and end <= b:
-                piled = (*ground[:begin], *(low + size for _ in range(begin, end)), *ground[end:])
-                if fill(left - {k}, piled):
-                    return True
-        edges = [ground[t] for t in (a - 1, b) if 0 <= t < len(ground)]
-        return bool(edges) and fill(left, (*ground[:a], *(min(edges) for _ in range(a, b)), *ground[b:]))
-
-    return fill(frozenset(range(len(boxes))), (0,) * (len(moments) - 1))
-
-
 def _welcome(problem, storages, where) -> bool:
     """Whether every storage may be in its pool, beside or apart from the others as the problem says."""
     for name, pool in where.items():

@@ -15,7 +15,7 @@ from opweave.problems.costs import Costs, Efficiency
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.roofline import moved_bytes
-from tests.strategies.specs import clusters, costs, op_graphs
+from tests.strategies.specs import clusters, op_graphs
 
 TABLE = Costs.from_table({"conv": {"a": {1: 1.0, 4: 3.0}, "b": 2}, "relu": {"b": None, "c": {4: np.float32(0.5)}}})
 
@@ -196,22 +196,6 @@ def test_roofline_prices_everything(data, graph, cluster):
     estimate = Costs.roofline(graph, cluster, efficiency={"Conv": data.draw(st.sampled_from([0.1, 1.0]))})
     assert estimate.missing(names, devices) == ()
     assert (estimate.array(names, devices) >= 0).all()
-
-
-@given(data=st.data(), graph=op_graphs(), cluster=clusters())
-def test_json_round_trip(data, graph, cluster):
-    table = data.draw(costs(graph, cluster, complete=False, batches=(1, 2)))
-    again = Costs.model_validate_json(table.model_dump_json())
-    assert again == table
-    names, devices = table.operators, table.devices
-    for batch in (1, 2, 3):
-        lacking = set(again.missing(names, devices, batch))
-        for row, name in enumerate(names):
-            for column, device in enumerate(devices):
-                entry = again.array(names, devices, batch)[row, column]
-                assert np.isnan(entry) == ((name, device) in lacking)
-                if (name, device) not in lacking:
-                    assert table.seconds(name, device, batch) == entry
 
 
 def test_fifty_thousand_operators():

@@ -36,8 +36,13 @@ def placed(*constraints, **fields):
         (lambda: ow.MemoryOrdering(GRAPH, in_place="all"), "in_place should be 'none', 'first' or 'any', but is 'all'"),
         (lambda: ow.MemoryOrdering("net.onnx"), "not the name of a file; write graph=ow.load('net.onnx')"),
         (lambda: ow.MemoryOrdering(graph=np.ones(3)), "not ndarray; ow.load(model) makes a graph of a model"),
-        (lambda: ow.MemoryOrdering(GRAPH, GRAPH), "MemoryOrdering takes one graph, and everything else by name"),
-        (lambda: ow.MemoryOrdering(GRAPH, graph=GRAPH), "takes one graph"),
+        (
+            lambda: ow.MemoryOrdering(GRAPH, GRAPH),
+            "MemoryOrdering takes graph in this order, and everything else by name",
+        ),
+        (lambda: ow.MemoryOrdering(GRAPH, graph=GRAPH), "takes graph in this order"),
+        (lambda: ow.Placement(GRAPH, TWO, None, 3), "Placement takes graph, cluster, costs in this order"),
+        (lambda: ow.Pin("conv1", op="conv1"), "Pin takes op, device in this order"),
         (lambda: ow.Tensor("x", 4), "Tensor takes its fields by name: Tensor(id=..., bytes=..., alias_of=...)"),
         (ow.MemoryOrdering, "MemoryOrdering: graph is missing; add it"),
         (lambda: ow.Placement(GRAPH, cluster=TWO), "costs is missing; add it, for instance costs=Costs.roofline("),
@@ -185,6 +190,24 @@ def test_rates(field: str, written: str, kept: float) -> None:
     assert ow.Device.model_validate_json(device.model_dump_json()) == device
 
 
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [("3 ms", 3e-3), ("10us", 1e-5), ("10 µs", 1e-5), ("250 ns", 2.5e-7), ("1.5 s", 1.5), ("2 min", 120.0)],
+)
+def test_times(written: str, kept: float) -> None:
+    assert ow.Device(name="a", launch_seconds=written).launch_seconds == pytest.approx(kept)
+    assert ow.Cluster(devices=[ow.Device(name="a")], latency=written).latency == pytest.approx(kept)
+    assert ow.Costs.from_table({"p": {"a": written}}).seconds("p", "a") == pytest.approx(kept)
+
+
+@pytest.mark.parametrize("written", ["3", "-3 ms", "3 MS", "3 ms/s", "soon", ""])
+def test_times_that_are_refused(written: str) -> None:
+    with pytest.raises(ow.InvalidInputError, match="write it as '3 ms'"):
+        ow.Device(name="a", launch_seconds=written)
+    with pytest.raises(ow.InvalidInputError, match="a text such as '3 ms'"):
+        ow.Costs.from_table({"p": {"a": written}})
+
+
 @pytest.mark.parametrize("written", ["5 GB", "10 Gb/s", "fast", "40 GFLOP/s", "5 GB/s/s"])
 def test_bandwidths_that_are_refused(written: str) -> None:
     with pytest.raises(ow.InvalidInputError, match="write"):
@@ -205,6 +228,7 @@ def test_links_take_rates_in_every_form() -> None:
         ("memory_bytes", 512, "device 'a': memory_bytes is 512 bytes; if you mean more, write '512 MiB' or '512 GB'"),
         ("flops_per_second", 40, "'40 GFLOP/s' or '40 TFLOP/s'"),
         ("memory_bandwidth", 900, "'900 GB/s'"),
+        ("launch_seconds", 5, "launch_seconds is 5 seconds; if you mean less, write '5 us' or '5 ms'"),
     ],
 )
 def test_implausible_numbers_are_told_where_they_are_written(field: str, value: int, words: str) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 import opweave as ow
 from opweave.problems.errors import EngineError
-from opweave.solvers import lanes
 from opweave.solvers.lanes import Process, own_first, work_in_lanes
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
@@ -117,13 +116,6 @@ def test_any_executor_will_do() -> None:
 def test_every_lane_begins_with_workers_of_its_own() -> None:
     crew: list[Any] = list("abcde")
     assert [own_first(crew, lane, 2) for lane in range(2)] == [list("acebd"), list("abdce")]
-
-
-def test_lanes_are_given_up_after_some_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "TRIES", 2)
-    run = Run(time_limit=1.0, executor=Failing())
-    work_in_lanes(PROBLEM, meeting, run)
-    assert run.objective == 5
 
 
 def test_a_process_carries_out_calls_and_reports_errors() -> None:

@@ -6,31 +6,9 @@ import pytest
 
 import opweave as ow
 from opweave.solvers import registry
-from opweave.solvers.placement.baselines import RULES
-from opweave.solvers.registry import list_solvers
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
 from tests.solvers.placement.instances import small_problem
-from tests.tiny import PROBLEMS
-
-BASELINES = {
-    "memory_ordering": {"definition", "rpo", "lpmf", "bfs", "dfs"},
-    "placement": {"one_device", "fill", "heft"},
-    "batched_mapping": {"best_device", "data_parallel", "met", "greedy", "heft"},
-    "pipeline": {"one_device", "by_memory", "filling", "greedy", "kpath", "random"},
-    "slicing": {"one_device", "uniform", "proportional", "all_rows"},
-}
-
-
-@pytest.mark.parametrize("kind", BASELINES)
-def test_baselines_are_rows_of_the_registry(kind: str) -> None:
-    rows = [row for row in list_solvers(PROBLEMS[kind]) if row.baseline]
-    assert {row.name for row in rows} == BASELINES[kind]
-    assert all(row.kind == "algorithm" and row.available for row in rows)
-
-
-def test_placement_calls_every_rule_by_its_own_name() -> None:
-    assert [rule.__name__ for rule, _ in RULES.values()] == list(RULES)
 
 
 def test_builders_without_a_plan_are_passed_over_and_none_is_called_too_early() -> None:

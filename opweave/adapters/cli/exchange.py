@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
+from rich.console import Console
 
 from opweave.adapters.archives import fed
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, note, stdout, tell
-from opweave.adapters.cli.settings import dimensions
+from opweave.adapters.cli.settings import Settings, dimensions, with_settings
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import check_folder_writable, check_writable
+from opweave.adapters.files import check_folder_writable
 from opweave.adapters.load import load_problem, load_result
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
@@ -27,30 +29,25 @@ BESIDE = ("problem.json", "spec.json")
 """Names under which the problem of a result is looked for."""
 
 
-def check_command(
-    spec: Path,
-    result: Path,
-    *,
-    as_json: bool = False,
-) -> int:
+def check_command(spec: Path, result: Path, *, as_json: bool = False) -> int:
     """Let the referee judge a result again, from the problem alone."""
     problem, claimed = load_problem(spec), load_result(result)
     complaints = judge(problem, claimed)
-    status = NOTHING_FOUND if complaints else VERIFIED
-    if as_json:
-        typer.echo(json.dumps({"valid": not complaints, "complaints": complaints, "objective": claimed.objective}))
-        return status
-    for text in complaints:
-        typer.echo(f"not valid: {plain(text)}")
-    if complaints:
-        return status
-    typer.echo(f"valid: {readable(claimed.objective, problem.unit)}, as claimed ({problem.assumptions()})")
+    words = f"{readable(claimed.objective, problem.unit)}, as claimed ({problem.assumptions()})"
     if claimed.bound is not None:
         source = f" ({claimed.bound_source})" if claimed.bound_source else ""
-        typer.echo(
-            plain(f"the bound of {readable(claimed.bound, problem.unit)} was proved by {claimed.solver}{source}")
-        )
-    return status
+        words += f"\nthe bound of {readable(claimed.bound, problem.unit)} was proved by {claimed.solver}{source}"
+    if as_json:
+        typer.echo(json.dumps({"valid": not complaints, "complaints": complaints, "objective": claimed.objective}))
+    return _verdict(complaints, words, quiet=as_json)
+
+
+def _verdict(complaints: Sequence[str], words: str, *, quiet: bool) -> int:
+    """Say what is wrong, or that nothing is; return the exit status."""
+    lines = [f"not valid: {text}" for text in complaints] or f"valid: {words}".splitlines()
+    for line in () if quiet else lines:
+        typer.echo(plain(line))
+    return NOTHING_FOUND if complaints else VERIFIED
 
 
 def judge(problem: Problem[Any, Any], claimed: Result[Any]) -> list[str]:
@@ -98,6 +95,7 @@ def _count(value: float | None) -> str:
     return "nothing" if value is None else f"{value:,}"
 
 
+@with_settings("seed", "threads", "output", "as_json")
 def verify_command(
     model: Path,
     result: Path,
@@ -105,73 +103,58 @@ def verify_command(
     spec: Path | None = None,
     dim: list[str] | None = None,
     example_inputs: Path | None = None,
-    seed: int = 0,
-    threads: int = 1,
-    output: Path | None = None,
-    as_json: bool = False,
+    settings: Settings,
 ) -> int:
     """Run the planned model and the original model, and compare outputs, order, memory and times."""
     from opweave.adapters.verify.table import verification_tables
     from opweave.adapters.verify.verify import verify
 
-    if output is not None:
-        check_writable(output)
-    problem = None if spec is None else load_problem(spec)
-    given = fed(model, example_inputs)
-    found = verify(
-        model, load_result(result), problem=problem, dims=dimensions(dim), seed=seed, threads=threads, **given
-    )
-    tell(found, output, lambda console: console.print(*verification_tables(found), sep="\n"), as_json=as_json)
+    given = {
+        "problem": None if spec is None else load_problem(spec),
+        "dims": dimensions(dim),
+        **fed(model, example_inputs),
+    }
+    found = verify(model, load_result(result), seed=settings.seed, threads=settings.threads, **given)
+
+    def show(console: Console) -> None:
+        console.print(*verification_tables(found), sep="\n")
+
+    tell(found, settings.output, show, as_json=settings.as_json)
     return VERIFIED if found.passed else NOTHING_FOUND
 
 
-def model_command(
-    spec: Path,
-    *,
-    output: Path | None = None,
-    formulation: str | None = None,
-    judge: Path | None = None,
-    as_json: bool = False,
-) -> int:
+@with_settings("formulation", "output", "as_json")
+def model_command(spec: Path, *, judge: Path | None = None, settings: Settings) -> int:
     """Write a problem as a model for any solver, or judge what that solver found."""
     from opweave.formulations.build import read_solution
     from opweave.formulations.export.write import write_model
 
+    output, quiet = settings.output, settings.as_json
     if output is None and judge is None:
         raise InvalidInputError("name a file for the model with -o, or a solution file with --judge")
     problem = load_problem(spec)
     told: dict[str, object] = {}
     if output is not None:
-        check_writable(output)
-        file = write_model(problem, output, formulation)
+        file = write_model(problem, output, settings.formulation)
         told = {"file": str(output), "formulation": file.formulation, "columns": file.columns, "rows": file.rows}
-        if not as_json:
+        if not quiet:
             note(f"formulation {file.formulation!r}: {file.columns:,} columns, {file.rows:,} rows")
             name_files(stdout(), [output])
-    judged = None if judge is None else problem.evaluate(read_solution(problem, judge, formulation))
-    if judged is not None:
-        told |= {
-            "valid": judged.feasible,
-            "objective": judged.objective,
-            "complaints": [violation.message for violation in judged.violations],
-        }
-    if as_json:
+    status = VERIFIED
+    if judge is not None:
+        judged = problem.evaluate(read_solution(problem, judge, settings.formulation))
+        complaints = [violation.message for violation in judged.violations]
+        told |= {"valid": judged.feasible, "objective": judged.objective, "complaints": complaints}
+        status = _verdict(
+            complaints, f"{readable(judged.objective, problem.unit)} ({problem.assumptions()})", quiet=quiet
+        )
+    if quiet:
         typer.echo(json.dumps(told))
-    elif judged is not None:
-        for violation in judged.violations:
-            typer.echo(f"not valid: {plain(violation.message)}")
-        if judged.feasible:
-            typer.echo(f"valid: {readable(judged.objective, problem.unit)} ({problem.assumptions()})")
-    return VERIFIED if judged is None or judged.feasible else NOTHING_FOUND
+    return status
 
 
 def report_command(
-    result: Path,
-    *,
-    spec: Path | None = None,
-    out: Path | None = None,
-    as_json: bool = False,
-    show_it: bool = False,
+    result: Path, *, spec: Path | None = None, out: Path | None = None, as_json: bool = False, show_it: bool = False
 ) -> int:
     """Write the report of a result: one page with every view, which works offline, and the files beside it."""
     from opweave.adapters.report.report import write_report

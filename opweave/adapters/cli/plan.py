@@ -10,12 +10,7 @@ from typing import Any
 from opweave.adapters.archives import Arrays, read_arrays, sizes_given
 from opweave.adapters.cli.flags import OF_ORDERS, WORDS, fields_of, flags_of, with_flags
 from opweave.adapters.cli.output import solve_and_tell
-from opweave.adapters.cli.settings import (
-    Settings,
-    dimensions,
-    with_options,
-    with_settings,
-)
+from opweave.adapters.cli.settings import Settings, dimensions, with_options, with_settings
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
 from opweave.adapters.formats import family_of
@@ -48,7 +43,7 @@ def _plan(
     It takes the options of every problem; 'opweave PROBLEM --help' lists those of one, as in 'opweave pipeline --help'.
     For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
     """
-    view = view_for(problem or _usual(model))
+    view = view_for(problem or ("layout" if _is_lifetimes(model) else "ordering"))
     fields = fields_of(view, flags)
     inputs = None if example_inputs is None else read_arrays(example_inputs)
     dims = {**sizes_given(model, inputs or {}), **dimensions(dim)}
@@ -66,10 +61,6 @@ def command_of(word: str) -> Callable[..., int]:
     """Make the command of a problem: ``opweave plan`` with that problem, and with its flags alone."""
     own = with_options(with_settings()(with_flags(_plan, flags_of(word))), "problem", [], lambda _: word)
     return own if word == "ordering" else with_options(own, "as_is", [], lambda _: False)
-
-
-def _usual(model: Path) -> str:
-    return "layout" if _is_lifetimes(model) else "ordering"
 
 
 def _is_lifetimes(path: Path) -> bool:

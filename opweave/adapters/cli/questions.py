@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, say, solve_and_tell, tell
-from opweave.adapters.cli.settings import (
-    Settings,
-    option_value,
-    pairs,
-    with_options,
-    with_settings,
-)
+from opweave.adapters.cli.settings import Settings, option_value, pairs, with_options, with_settings
 from opweave.adapters.files import check_writable
 from opweave.adapters.load import load_problem
 from opweave.problems.errors import InvalidInputError
@@ -39,13 +33,7 @@ def solve_command(spec: Path, *, settings: Settings) -> int:
 
 
 @with_settings("time_limit", "gap", "seed", "threads", "output", "as_json")
-def compare_command(
-    spec: Path,
-    *,
-    solvers: str | None = None,
-    plot: Path | None = None,
-    settings: Settings,
-) -> int:
+def compare_command(spec: Path, *, solvers: str | None = None, plot: Path | None = None, settings: Settings) -> int:
     """Solve one problem with several solvers, side by side."""
     from opweave.solvers.questions.compare import compare
 
@@ -55,12 +43,7 @@ def compare_command(
 
 
 def _sweep(
-    spec: Path,
-    *,
-    grid: Mapping[str, str],
-    vary: list[str] | None = None,
-    plot: Path | None = None,
-    settings: Settings,
+    spec: Path, *, grid: Mapping[str, str], vary: list[str] | None = None, plot: Path | None = None, settings: Settings
 ) -> int:
     """Solve a problem at every point of a grid, such as --memory 1GiB,2GiB --bandwidth 0.5x,1x,2x."""
     from opweave.solvers.questions.sweep import sweep

@@ -69,7 +69,7 @@ def from_keras(
 
 
 def keras_geometry(
-    model: keras.Model, graph: OpGraph, dims: Mapping[str, int] | None, limits: Limits
+    model: keras.Model, graph: OpGraph, limits: Limits, dims: Mapping[str, int] | None
 ) -> dict[str, Geometry]:
     """Read the geometry of every operator that has one; layers with another data format than the first are omitted."""
     builder = _Builder(plain(str(model.name)), dims or {}, limits)

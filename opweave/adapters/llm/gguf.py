@@ -11,13 +11,15 @@ from __future__ import annotations
 import mmap
 import re
 import struct
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import place
+from opweave.adapters.files import mapped, place
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.language.number_types import NUMBER_TYPES, RUNTIMES
 from opweave.problems.limits import MAX_BYTES, Limits
@@ -79,18 +81,10 @@ def read_header(path: Path, limits: Limits) -> GgufHeader:
         One sentence says what is wrong, where, and what to do.
     """
     where = place(path)
-    try:
-        if path.is_dir():
-            raise InvalidInputError(f"{where}: this is a folder; name a file inside it")
-        with path.open("rb") as file:
-            if file.read(4) != b"GGUF":
-                raise InvalidInputError(f"{where}: this is not a GGUF file; download it again, or check its name")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _Reader(data, where, limits).header()
-    except FileNotFoundError:
-        raise InvalidInputError(f"{where}: there is no such file; check the name and the folder") from None
-    except OSError as error:
-        raise InvalidInputError(f"{where}: cannot be read ({error.strerror or error}); check the file") from None
+    with mapped(path, limits=replace(limits, file_bytes=sys.maxsize)) as data:
+        if data[:4] != b"GGUF":
+            raise InvalidInputError(f"{where}: this is not a GGUF file; download it again, or check its name")
+        return _Reader(data, where, limits).header()
 
 
 class _Reader:

@@ -6,12 +6,13 @@ and the data. No weight is read.
 
 from __future__ import annotations
 
-import struct
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import parse_json, place, read_json
+from opweave.adapters.files import mapped, parse_json, place, read_json
 from opweave.adapters.llm.assemble import Held, Place, assemble, home_of
 from opweave.adapters.llm.config import CONSTANTS, Config, Half
 from opweave.problems.errors import InvalidInputError, LimitExceededError
@@ -107,22 +108,16 @@ def _sizes(files: list[Path], limits: Limits) -> dict[str, int]:
 def _header_sizes(path: Path, limits: Limits) -> Iterator[tuple[str, int]]:
     where = place(path)
     broken = "it was cut off or is broken: download it again"
-    try:
-        with path.open("rb") as file:
-            whole = path.stat().st_size
-            start = file.read(8)
-            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-            if not 2 <= length <= whole - 8:
-                raise InvalidInputError(
-                    f"{where}: the header is said to have {length:,} bytes, the file has {whole:,}; {broken}"
-                )
-            if length > MAX_HEADER:
-                raise LimitExceededError(f"{where}: the header has {length:,} bytes, over the limit of {MAX_HEADER:,}")
-            header = parse_json(file.read(length), where, limits=limits)
-    except FileNotFoundError:
-        raise InvalidInputError(f"{where}: there is no such file; download it, too") from None
-    except OSError as error:
-        raise InvalidInputError(f"{where}: cannot be read ({error.strerror or error}); check the file") from None
+    with mapped(path, limits=replace(limits, file_bytes=sys.maxsize)) as data:
+        whole = len(data)
+        length = int.from_bytes(data[:8], "little")
+        if not 2 <= length <= whole - 8:
+            raise InvalidInputError(
+                f"{where}: the header is said to have {length:,} bytes, the file has {whole:,}; {broken}"
+            )
+        if length > MAX_HEADER:
+            raise LimitExceededError(f"{where}: the header has {length:,} bytes, over the limit of {MAX_HEADER:,}")
+        header = parse_json(data[8 : 8 + length], where, limits=limits)
     if not isinstance(header, dict):
         raise InvalidInputError(f"{where}: the header is no JSON object; {broken}")
     for name, entry in header.items():

@@ -56,13 +56,13 @@ def _value(given: AttributeProto) -> object:
 
 
 def onnx_geometry(
-    model: PathLike | ModelProto, graph: OpGraph, dims: Mapping[str, int], limits: Limits
+    model: PathLike | ModelProto, graph: OpGraph, limits: Limits, dims: Mapping[str, int] | None
 ) -> dict[str, Geometry]:
     """Read the geometry of every operator that has one; the values of weights and external data are not read."""
     file = read_model(model, limits)
     from opweave.adapters.onnx.shapes import shaped
 
-    proto = shaped(file, dims, limits).model
+    proto = shaped(file, dims or {}, limits).model
     operators = {op.id: op for op in graph.operators}
     constants, shapes = _constants(proto.graph), shapes_of(graph)
     found: dict[str, Geometry | None] = {}

@@ -54,7 +54,7 @@ def schedule_groups(graph: OpGraph, schedule: Schedule | Answer[Schedule]) -> tu
     operators = {op.id: op for op in graph.operators}
     check_covered(list(schedule.device), operators, "the schedule", lambda op: f"operator {op.id!r:.80}")
     ids = list(operators)
-    key = [(schedule.start.get(name, 0.0), place) for name, place in zip(ids, _places(graph), strict=True)]
+    key = [(schedule.start.get(name, 0.0), place) for name, place in zip(ids, places_of(graph), strict=True)]
     device = [schedule.device[name] for name in ids]
     waits = [len(graph.arrays.predecessors[index]) for index in range(len(ids))]
     ready: dict[str, list[tuple[tuple[float, int], int]]] = {name: [] for name in device}
@@ -76,7 +76,7 @@ def schedule_groups(graph: OpGraph, schedule: Schedule | Answer[Schedule]) -> tu
     return tuple(groups)
 
 
-def _places(graph: OpGraph) -> Sequence[int]:
+def places_of(graph: OpGraph) -> Sequence[int]:
     """Positions in a topological order, which break ties between operators that take no time."""
     place = [0] * len(graph.operators)
     for position, index in enumerate(topological_order(graph.arrays.successors).tolist()):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from opweave.adapters.files import PathLike, write_text
 from opweave.adapters.graphs.lifetimes import NEEDED
+from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.solution import Answer, solution_of
@@ -70,7 +71,8 @@ def c_header(problem: MemoryLayout, layout: Layout | Answer[Layout], *, prefix: 
     """
     plan = solution_of(layout, Layout)
     places = {each.id: (problem.pool_of(plan, each.id) or "", plan.offset[each.id]) for each in problem.lifetimes}
-    words = _words([*(pool.name for pool in problem.pools), *(each.id for each in problem.lifetimes)], prefix)
+    names, taken = [*(pool.name for pool in problem.pools), *(each.id for each in problem.lifetimes)], UniqueNames()
+    words = [taken.take(_word(f"{prefix}_{name or 'X'}")) for name in names]
     count = len(problem.lifetimes)
     guard = f"{_word(prefix)}_LAYOUT_H"
     storages = f"{count:,} storage{'' if count == 1 else 's'}"
@@ -121,20 +123,6 @@ def _word(name: str) -> str:
     """A name in the letters of C."""
     word = _UNFIT.sub("_", name).strip("_").upper() or "X"
     return word if not word[0].isdigit() else f"_{word}"
-
-
-def _words(names: Iterable[str], prefix: str) -> list[str]:
-    """Different words for all names."""
-    found: dict[str, int] = {}
-    words = []
-    for name in names:
-        word = f"{_word(prefix)}_{_UNFIT.sub('_', name).strip('_').upper() or 'X'}"
-        while word in found:
-            found[word] += 1
-            word = f"{word}_{found[word]}"
-        found[word] = 1
-        words.append(word)
-    return words
 
 
 def _comment(name: str) -> str:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from opweave.adapters.files import PathLike
 from opweave.adapters.graphs.geometry import Reading, fitting, geometry_of, shapes_of
 from opweave.adapters.graphs.kinds import FrameworkKinds, element_flops, short_kind
+from opweave.adapters.torch.program import prepare, read_program
 from opweave.adapters.torch.twin import tensors_in
 from opweave.problems.graph import OpGraph
+from opweave.problems.limits import Limits
 from opweave.problems.slicing.geometry import Geometry
 
 if TYPE_CHECKING:
+    import torch
     from torch.export import ExportedProgram
     from torch.fx import Node
 
@@ -117,8 +122,15 @@ _OWN: dict[str, Callable[[Sequence[object]], float]] = {
 }
 
 
-def torch_geometry(program: ExportedProgram, graph: OpGraph) -> dict[str, Geometry]:
-    """Read the geometry of every operator that has one; ``graph`` is that of the same program."""
+def torch_geometry(
+    model: torch.nn.Module | ExportedProgram | PathLike,
+    graph: OpGraph,
+    limits: Limits,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+) -> dict[str, Geometry]:
+    """Read the geometry of every operator that has one."""
+    program = prepare(read_program(model, limits) if isinstance(model, str | os.PathLike) else model, args, kwargs)
     operators, shapes = {op.id: op for op in graph.operators}, shapes_of(graph)
     found: dict[str, Geometry | None] = {}
     for node in program.graph.nodes:

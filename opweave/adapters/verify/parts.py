@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from opweave.adapters.runtimes.groups import Group, schedule_groups
+from opweave.adapters.runtimes.groups import Group, places_of, schedule_groups
 from opweave.adapters.runtimes.plan_exports import stage_groups
 from opweave.adapters.verify.report import CLOSE, MemoryCheck, OperatorTime, Verification
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
-from opweave.problems.graph_arrays import topological_order
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem
@@ -144,10 +143,9 @@ def parts_of(graph: OpGraph, solution: Schedule | Stages) -> tuple[Group, ...]:
     """
     if isinstance(solution, Schedule):
         return schedule_groups(graph, solution)
-    ids = [op.id for op in graph.operators]
-    place = {ids[index]: position for position, index in enumerate(topological_order(graph.arrays.successors).tolist())}
+    place = dict(zip(graph.operator_index, places_of(graph), strict=True))
     return tuple(
-        Group(group.device, tuple(sorted(group.operators, key=lambda name: place.get(name, len(ids)))))
+        Group(group.device, tuple(sorted(group.operators, key=lambda name: place.get(name, len(place)))))
         for group in stage_groups(solution)
     )
 

@@ -61,11 +61,6 @@ def to_proto(program: WholeProgram, names: Sequence[str], unit: float) -> CpMode
     for group in program.apart:
         members = [_interval(proto, seen, each) for each in group]
         proto.constraints.add().no_overlap.intervals.extend(members)
-    for arcs in program.circuits:
-        circuit = proto.constraints.add().circuit
-        circuit.tails.extend(arc.tail for arc in arcs)
-        circuit.heads.extend(arc.head for arc in arcs)
-        circuit.literals.extend(arc.taken for arc in arcs)
     for boxes in program.boxes:
         pairs = [_sides(proto, box) for box in boxes]
         disjoint = proto.constraints.add().no_overlap_2d

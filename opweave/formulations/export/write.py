@@ -142,7 +142,9 @@ def _model(
     load_formulations(problem.kind)
     takes = IntervalModel if suffix in WHOLE else LinearModel
     found = formulation_for(problem, formulation, takes)
-    if takes is IntervalModel or (suffix in LINEAR and extend is None and not issubclass(found, PyomoFormulation)):
+    if takes is IntervalModel or (
+        suffix in LINEAR and extend is None and not issubclass(found.whole or found, PyomoFormulation)
+    ):
         model = written_model(problem, found)
     else:
         model = build_model(problem, found.name)
@@ -162,7 +164,7 @@ def _write(model: Any, path: Path) -> ModelFile:
     if isinstance(model, IntervalModel):
         program = model.program()
         write_proto(program, natural, model.unit, path)
-        constraints = len(program.rows) + len(program.apart) + len(program.circuits)
+        constraints = len(program.rows) + len(program.apart)
         return ModelFile(path, formulation.name, len(natural), constraints, FrozenDict())
     if path.suffix == NL:
         model.write(str(path), format="nl", io_options={"symbolic_solver_labels": True})

@@ -1,7 +1,8 @@
 """Memory ordering as an integer program over pairs: "a runs before b".
 
 Operators are fused first (:mod:`.fusion`), unless rows of your own may be added. Pairs with a critical operator have a
-column. An operator is critical if its step could exceed the best known lower bound. For one critical operator, the
+column; engines that cannot cut off cycles as they appear, and users, get the paper's program (:mod:`.ordering_ilp`).
+An operator is critical if its step could exceed the best known lower bound. For one critical operator, the
 memory row and the arc rows form the linear program of a minimum closure, so the relaxation is at least as strong as the
 minimum-cut bound of every operator.
 
@@ -25,7 +26,7 @@ operator ids: ``model.before(a, b)`` is 0 or 1, and ``model.position(a)`` is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -35,11 +36,12 @@ from opweave.formulations.derived import Reduction, identity
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.memory_ordering.ordering_ilp import TimeIndexed
 from opweave.formulations.memory_ordering.pairs import Excess, Footprints, Loads, Pairs, unsettled
 from opweave.formulations.memory_ordering.program import OrderingProgram, Scale, least_peak, peak_range, scale_of
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.order_arcs import ancestors, reduced_arcs
+from opweave.formulations.order_arcs import ancestors
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
@@ -68,7 +70,6 @@ class PairModel(LinearModel):
     pairs: Pairs
     critical: BoolArray
     lower_bound: int
-    link: Callable[[PairModel, int], None]
     loads: dict[int, Linear] = field(default_factory=dict)
     excesses: list[Excess] = field(default_factory=list)
     pair_columns: list[int] = field(default_factory=list)
@@ -87,11 +88,9 @@ class PairModel(LinearModel):
         return Linear(pairs.constant, {self.pair_columns[number]: value for number, value in pairs.terms.items()})
 
     def _before(self, a: int, b: int) -> Linear:
-        """``before`` over pair numbers; a pair without a column gets one, linked to the others."""
+        """``before`` over pair numbers; a pair without a column gets one."""
         if self.pairs.settled(a, b) is None and self.pairs.column[a, b] < 0:
-            number = self.pairs.open_column(a, b)
-            self.add_pairs([number])
-            self.link(self, number)
+            self.add_pairs([self.pairs.open_column(a, b)])
         return self.pairs.before(a, b)
 
     def add_pairs(self, numbers: Iterable[int]) -> None:
@@ -110,11 +109,11 @@ class Pairwise(OrderingProgram):
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "pairwise")
 
     def build(self, problem: MemoryOrdering) -> PairModel:
-        """Write the model: rows (M), rows (P), then those that keep cycles out."""
+        """Write the model: rows (M) and (P); see :meth:`separate` for cycles."""
         self.check_problem(problem)
         model, footprints = self._outline(problem)
         arcs = list(model.pairs.arcs(model.instance.before, model.critical))
-        self.check_size(int(model.critical.sum()) + sum(len(heads) for _, heads, _ in arcs) + self.more_rows(model))
+        self.check_size(int(model.critical.sum()) + sum(len(heads) for _, heads, _ in arcs))
         loads = Loads(footprints, model.pairs.before, len(model.pairs))
         counted = model.critical if problem.objective == "peak" else np.ones_like(model.critical)
         for v in np.flatnonzero(counted).tolist():
@@ -128,7 +127,6 @@ class Pairwise(OrderingProgram):
             for over in excess.over:
                 model.rows("excess_rows").add(over <= Linear.of(excess.column))
         self._arc_rows(model, arcs)
-        self.order_rows(model)
         self.add_constraints(model, problem)
         return model
 
@@ -152,7 +150,7 @@ class Pairwise(OrderingProgram):
         self.check_size(int(np.count_nonzero(wanted)) // 2)
         shown = proved if self.context.extended else lower_bound
         pairs, scale = Pairs.of(closed, wanted), scale_of(lower(problem))
-        model = PairModel(reduction, instance, scale, pairs, critical, shown, self.link)
+        model = PairModel(reduction, instance, scale, pairs, critical, shown)
         model.check_time = self.check_time
         return model, footprints
 
@@ -186,16 +184,6 @@ class Pairwise(OrderingProgram):
             upper = (p > v).astype(np.float64) - (q > v)
             rows.at_most_each(np.stack([columns[q], columns[p]], axis=1), np.stack([sign_q, -sign_p], axis=1), upper)
 
-    def more_rows(self, _model: PairModel) -> int:
-        """Number of rows that :meth:`order_rows` adds."""
-        return 0
-
-    def order_rows(self, model: PairModel) -> None:
-        """Add rows that keep the pairs free of cycles. Here there are none; see :meth:`separate`."""
-
-    def link(self, model: PairModel, number: int) -> None:
-        """Link a pair that a handle asked for to the others. Here nothing is needed; see :meth:`separate`."""
-
     def extract(self, model: PairModel, values: FloatArray) -> Ordering:
         """The order that the pairs give; if they form a cycle, an order close to them that obeys precedence."""
         return model.reduction.lift(model.instance.ordering(model.pairs.order(values[model.pair_columns])))
@@ -223,48 +211,4 @@ class Pairwise(OrderingProgram):
         return [model.by_column(total(before(a, b) for a, b in arcs)) <= len(arcs) - 1 for arcs in cycles]
 
 
-class PairwisePositions(Pairwise):
-    """The pairwise program with position rows (C') that exclude all cycles at once, for engines without cuts."""
-
-    def more_rows(self, model: PairModel) -> int:
-        """Two rows per pair and one per arc."""
-        return 2 * len(model.pairs) + len(model.instance.before.items)
-
-    def order_rows(self, model: PairModel) -> None:
-        """(C') begin[v], the step in which operator v runs, lies after that of every operator that runs before v."""
-        rows, closed, pairs = model.rows("positions"), model.pairs.closed, model.pairs
-        earliest, latest = closed.sum(axis=1), len(closed) - 1.0 - closed.sum(axis=0)
-        begin = model.reals("begin", model.instance.names, earliest, latest)
-        heads, tails = reduced_arcs(model.instance.before, closed)
-        rows.at_most_each(np.stack([begin[heads], begin[tails]], axis=1), (1.0, -1.0), -1.0)
-        first, second = (np.asarray(ends, dtype=np.int64) for ends in (pairs.first, pairs.second))
-        pair = np.arange(len(first))
-        # early before late if x has the value 1 (sign 1) or 0 (sign -1): begin[early] + 1 - begin[late] <= 0 then, and
-        # at most big otherwise
-        for early, late, sign in ((first, second, 1.0), (second, first, -1.0)):
-            big = np.maximum(0.0, latest[early] + 1.0 - earliest[late])
-            columns, coefficients = np.stack([begin[early], begin[late], pair], axis=1), np.ones((len(pair), 3))
-            coefficients[:, 1], coefficients[:, 2] = -1.0, sign * big
-            rows.at_most_each(columns, coefficients, np.maximum(0.0, sign) * big - 1.0)
-
-    def link(self, model: PairModel, number: int) -> None:
-        """Add the two position rows of a pair that a handle asked for."""
-        x, begin = Linear.of(model.pair_columns[number]), model.families["begin"].columns
-        a, b = (Linear.of(begin[ends[number]]) for ends in (model.pairs.first, model.pairs.second))
-        model.rows("more_positions").add(a + 1 - b <= len(begin) * (1 - x))
-        model.rows("more_positions").add(b + 1 - a <= len(begin) * x)
-
-    def start(self, model: PairModel, solution: Ordering) -> FloatArray:
-        """Values of all columns, including the steps in which operators run."""
-        values = super().start(model, solution)
-        if values.size:
-            order = model.pairs.order(values[model.pair_columns])
-            values[np.asarray(model.families["begin"].columns, dtype=np.int64)[order]] = np.arange(len(order))
-        return values
-
-    def separate(self, _model: PairModel, _values: FloatArray) -> list[Row]:
-        """Nothing was left out."""
-        return []
-
-
-Pairwise.whole = PairwisePositions
+Pairwise.whole = TimeIndexed

@@ -1,4 +1,4 @@
-"""Constraint programs: integer columns, conditional rows, intervals and circuits, with the handles of linear models."""
+"""Constraint programs: integer columns, conditional rows and intervals, with the handles of linear models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import ADDED, Key, LinearModel
 from opweave.formulations.modeling.rows import Rows
-from opweave.formulations.modeling.whole import Arc, Box, Interval, WholeProgram, WholeRow
+from opweave.formulations.modeling.whole import Box, Interval, WholeProgram, WholeRow
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import UnsupportedFeatureError
 
@@ -39,13 +39,13 @@ WHOLE = 1e-9
 
 @dataclass(eq=False)
 class IntervalModel(LinearModel):
-    """Minimise one column subject to rows of integers, intervals that must not overlap, and circuits.
+    """Minimise one column subject to rows of integers, and intervals and boxes that must not overlap.
 
     Attributes
     ----------
     whole_rows
         The rows; they replace the families of rows.
-    apart, circuits, boxes
+    apart, boxes
         As in :class:`~opweave.formulations.modeling.whole.WholeProgram`.
     timed, tick
         Columns that count ticks, rounded down, and the length of a tick in seconds.
@@ -63,7 +63,6 @@ class IntervalModel(LinearModel):
 
     whole_rows: list[WholeRow] = field(init=False, default_factory=list)
     apart: list[list[Interval]] = field(init=False, default_factory=list)
-    circuits: list[list[Arc]] = field(init=False, default_factory=list)
     boxes: list[list[Box]] = field(init=False, default_factory=list)
 
     def whole(self, low: int, high: int, name: str = "n", key: Key = None) -> int:
@@ -142,7 +141,7 @@ class IntervalModel(LinearModel):
     def program(self) -> WholeProgram:
         """The model as plain data."""
         low, high = [int(value) for value in self.low], [int(value) for value in self.high]
-        return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.circuits, self.boxes)
+        return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.boxes)
 
     def broken(self, values: Sequence[float] | FloatArray) -> str | None:
         """How ``values`` violate the model; None if they are a solution."""

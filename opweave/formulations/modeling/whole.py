@@ -55,18 +55,9 @@ class Box:
     present: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Arc:
-    """An arc between two nodes, taken if its column is 1; a loop that is taken leaves its node out of the circuit."""
-
-    tail: int
-    head: int
-    taken: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeProgram:
-    """Minimise one column subject to rows, intervals and boxes that must not overlap, and circuits.
+    """Minimise one column subject to rows, and intervals and boxes that must not overlap.
 
     Attributes
     ----------
@@ -76,8 +67,6 @@ class WholeProgram:
         Lists of intervals, no two of which overlap; an interval of size 0 may not lie inside another one either.
     goal
         The column to minimise.
-    circuits
-        Lists of arcs. The arcs taken from a list form one round through all nodes except those whose loop is taken.
     boxes
         Lists of boxes of positive width and height, no two of which overlap.
     hint
@@ -91,7 +80,6 @@ class WholeProgram:
     rows: Sequence[WholeRow]
     apart: Sequence[Sequence[Interval]]
     goal: int
-    circuits: Sequence[Sequence[Arc]] = ()
     boxes: Sequence[Sequence[Box]] = ()
     hint: Mapping[int, int] = field(default_factory=dict)
     own_objective: bool = True
@@ -141,8 +129,6 @@ class WholeProgram:
             )
             if any(end > begin for (_, end), (begin, _) in pairwise(there)):
                 return "intervals that overlap"
-        if not all(_is_round(arcs, values) for arcs in self.circuits):
-            return "arcs that are no circuit"
         return "boxes that overlap" if any(_clash(boxes, values) for boxes in self.boxes) else None
 
 
@@ -157,19 +143,3 @@ def _clash(boxes: Sequence[Box], values: Sequence[float] | FloatArray) -> bool:
             return True
         open_boxes.append((box.left + box.width, low, high))
     return False
-
-
-def _is_round(arcs: Sequence[Arc], values: Sequence[float] | FloatArray) -> bool:
-    """Whether the arcs taken enter and leave every node once and, apart from loops, form a single round."""
-    taken = [(arc.tail, arc.head) for arc in arcs if values[arc.taken]]
-    onward = dict(taken)
-    nodes = {node for arc in arcs for node in (arc.tail, arc.head)}
-    if len(taken) != len(nodes) or onward.keys() != nodes or set(onward.values()) != nodes:
-        return False
-    visited = [node for node in nodes if onward[node] != node]
-    if not visited:
-        return True
-    node, length = onward[visited[0]], 1
-    while node != visited[0]:
-        node, length = onward[node], length + 1
-    return length == len(visited)

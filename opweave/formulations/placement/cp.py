@@ -30,18 +30,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
 
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.intervals import MOST_TICKS, WHOLE, IntervalModel, fine_tick
-from opweave.formulations.modeling.linear import Linear, total
-from opweave.formulations.modeling.model import Key, LinearModel
+from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.whole import Interval
 from opweave.formulations.placement.instance import PlacementInstance, common_tick, lower_unless_short
-from opweave.formulations.placement.messages import Message, flow_seconds, links, messages_of, timetable
-from opweave.formulations.placement.model import ColumnProgram, PlacementModel
+from opweave.formulations.placement.messages import Message, flow_seconds, messages_of, timetable
+from opweave.formulations.placement.model import ABSENT, ColumnProgram, PlacementModel
 from opweave.formulations.placement.windows import Windows
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule, TransferModel
@@ -56,6 +57,42 @@ class PlacementIntervals(PlacementModel, IntervalModel):
     def units(self, seconds: FloatArray) -> IntArray:
         """Whole ticks in durations, rounded down; a duration slightly below a whole tick counts as the whole tick."""
         return np.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10).astype(np.int64)
+
+    def delays(self) -> None:
+        """(4a) Without ports, S[v] >= C[u] + delay where u and v run at the two ends of a link.
+
+        Columns of routes in place of these conditions make CP-SAT several times as slow.
+        """
+        instance = self.instance
+        if self.transfers != "delay":
+            return
+        sent = flow_seconds(instance, longest=self.windows.hopeless)
+        for f in np.flatnonzero(instance.cluster[instance.source] != instance.cluster[instance.target]).tolist():
+            u, v = int(instance.source[f]), int(instance.target[f])
+            for q, k in product(self.devices_of(u), self.devices_of(v)):
+                delay = self.ticks(float(sent[f, q, k])) if q != k and np.isfinite(sent[f, q, k]) else 0
+                if delay:
+                    both = (int(self.place[u, q]), int(self.place[v, k]))
+                    lasts = self.ticks(float(instance.seconds[u, q]))
+                    self.require(self.at(u) + (lasts + delay) <= self.at(v), both)
+
+    def no_overlap(self) -> None:
+        """(6) One operator at a time on a device; (8) one message at a time out of a device, and one into it."""
+        groups = [
+            [
+                Interval(int(self.starts_at[v]), self.ticks(float(lasts[v])), int(self.place[v, k]))
+                for v in np.flatnonzero(self.place[:, k] != ABSENT).tolist()
+            ]
+            for k, lasts in enumerate(self.instance.seconds.T)
+        ]
+        shared = {  # one object for the two ports of a route
+            column: Interval(at, self.ticks(way.seconds), column)
+            for at, takes in zip(self.sent_at.tolist(), self.takes, strict=True)
+            for way, column in takes.items()
+        }
+        ports = self.at_ports().values()
+        groups += [[shared[column] for _, takes in taken for column in takes.values()] for taken in ports]
+        self.apart += [group for group in groups if len(group) > 1]
 
 
 def intervals_of(
@@ -84,125 +121,23 @@ def intervals_of(
     """
     model = PlacementIntervals(instance, transfers, messages, windows)
     model.tick = tick
-    _columns(model, least)
-    for write in (PlacementModel.one_device, _precedence, _links, _routes, _arrivals, _delays, _no_overlap):
-        check_time()
-        write(model)
-    return model
-
-
-def _columns(model: PlacementIntervals, least: float) -> None:
-    """x, S, T, C_max and y."""
-    model.add_places(model.together(model.windows.fits))
+    model.add_places(model.together(windows.fits))
     model.add_times(least * (1 - WHOLE))
     model.minimise(Linear.of(model.length), model.tick)
-    devices = model.instance.devices
-    named = list(zip(model.message_keys(), model.messages, strict=True))
-    keys: list[Key] = [
-        (tensor, to, devices[way.source], devices[way.target]) for (tensor, to), m in named for way in m.routes
-    ]
-    fresh = iter(model.binaries("y", keys).tolist())
-    model.takes = [{way: next(fresh) for way in message.routes} for message in model.messages]
-
-
-def _precedence(model: PlacementIntervals) -> None:
-    """(4a) S[v] >= C[u] along every arc; heads and tails."""
-    model.heads_and_tails()
-    for v in range(model.instance.operators):
-        for u in model.instance.before[v].tolist():
-            model.require(model.at(u) + model.lasts(u) <= model.at(v))
-
-
-def _links(model: PlacementIntervals) -> None:
-    """The two ends of a flow do not run on devices between which there is no link."""
-    instance, linked = model.instance, links(model.instance)
-    for u, v in zip(instance.source.tolist(), instance.target.tolist(), strict=True):
-        for q in model.devices_of(u):
-            for k in model.devices_of(v):
-                if not linked[q, k] and model.place[u, q] != model.place[v, k]:
-                    model.row({int(model.place[u, q]): 1, int(model.place[v, k]): 1}, None, 1)
-
-
-def _routes(model: PlacementIntervals) -> None:
-    """(7) A message takes the route from its producer's device to the device of a reader."""
-    for message, takes in zip(model.messages, model.takes, strict=True):
-        for way, y in takes.items():
-            begin = model.runs_on(message.producer, way.source).terms
-            ends = {column for v in message.readers for column in model.runs_on(v, way.target).terms}
-            if not begin or not ends:
-                model.row({y: 1}, 0, 0)
-                continue
-            (from_here,) = begin
-            model.row({y: 1, from_here: -1}, None, 0)
-            model.row({y: 1, **dict.fromkeys(ends, -1)}, None, 0)
-            for end in ends:
-                model.row({y: -1, from_here: 1, end: 1}, None, 1)
-
-
-def _arrivals(model: PlacementIntervals) -> None:
-    """(4a) T[m] >= C[u]; S[v] >= T[m] + its ticks for each reader v that needs m."""
-    for message, at, takes in zip(model.messages, model.sent_at.tolist(), model.takes, strict=True):
-        sent = Linear.of(at)
-        model.require(model.at(message.producer) + model.lasts(message.producer) <= sent)
-        arrival = sent + Linear(0, {y: model.ticks(way.seconds) for way, y in takes.items()})
-        for v in message.readers:
-            needed = () if message.target < 0 else model.runs_on(v, message.target).terms
-            if message.target < 0 or needed:
-                model.require(arrival <= model.at(v), needed)
-
-
-def _delays(model: PlacementIntervals) -> None:
-    """(4a) Without ports, S[v] >= C[u] + delay where u and v run at the two ends of a link.
-
-    Columns of routes in place of these conditions make CP-SAT several times as slow.
-    """
-    instance = model.instance
-    if model.transfers != "delay":
-        return
-    sent = flow_seconds(instance, longest=model.windows.hopeless)
-    for f in np.flatnonzero(instance.cluster[instance.source] != instance.cluster[instance.target]).tolist():
-        u, v = int(instance.source[f]), int(instance.target[f])
-        for q in model.devices_of(u):
-            lasts = model.ticks(float(instance.seconds[u, q]))
-            for k in model.devices_of(v):
-                delay = model.ticks(float(sent[f, q, k])) if q != k and np.isfinite(sent[f, q, k]) else 0
-                if delay:
-                    both = (int(model.place[u, q]), int(model.place[v, k]))
-                    model.require(model.at(u) + (lasts + delay) <= model.at(v), both)
-
-
-def _no_overlap(model: PlacementIntervals) -> None:
-    """(6) One operator at a time on a device; (8) one message at a time out of a device, and one into it.
-
-    All activities on a device or port also fit between the least head and the least tail there.
-    """
-    instance, windows = model.instance, model.windows
-    for k, device in enumerate(instance.devices):
-        runs = [v for v in range(instance.operators) if k in model.devices_of(v)]
-        lasts = {v: model.ticks(float(instance.seconds[v, k])) for v in runs}
-        _one_at_a_time(model, [Interval(int(model.starts_at[v]), lasts[v], int(model.place[v, k])) for v in runs])
-        working = [v for v in runs if lasts[v]]
-        if working:
-            busy = model.any_column("busy", device, (model.runs_on(v, k) for v in working))
-            outside = model.units(np.stack([windows.head[working, k], windows.tail[working, k]]).min(axis=1)).sum()
-            work = total(model.runs_on(v, k) * lasts[v] for v in working)
-            model.require(work + Linear.of(busy, int(outside)) <= Linear.of(model.length))
-    if model.transfers == "delay":
-        return
-    ports: dict[tuple[str, int], list[Interval]] = {}
-    for at, takes in zip(model.sent_at.tolist(), model.takes, strict=True):
-        for way, y in takes.items():
-            there = Interval(at, model.ticks(way.seconds), y)
-            for port in (("out", way.source), ("in", way.target)):
-                ports.setdefault(port, []).append(there)
-    for sent in ports.values():
-        _one_at_a_time(model, sent)
-        model.require(total(Linear.of(each.present or 0, each.size) for each in sent) <= Linear.of(model.length))
-
-
-def _one_at_a_time(model: PlacementIntervals, group: list[Interval]) -> None:
-    if len(group) > 1:
-        model.apart.append(group)
+    model.add_routes(whole=True)
+    for write in (
+        model.one_device,
+        model.heads_and_tails,
+        model.precedence,
+        model.routes,
+        model.arrivals,
+        model.delays,
+        model.no_overlap,
+        model.area,
+    ):
+        check_time()
+        write()
+    return model
 
 
 @register_formulation

@@ -3,21 +3,17 @@
 A *message* is a transfer that happens or not, depending on the devices of operators. If a tensor is sent once for each
 reader, a message is a flow and may go between any two devices. If it is sent once for all readers on a device, a
 message is a tensor and that device. Without ports there is nothing to decide about transfers, so there are no messages.
-
-Engines work with tolerances and whole ticks. Only the decisions are taken from them: the device of every operator, and
-the order of activities on a device or port. :func:`retimed` then starts every activity as soon as that allows, in exact
-seconds, so the schedule is no longer than the engine's, up to its tolerance.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from opweave.formulations.earliest import Activity, earliest_starts
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.problems.graph_arrays import topological_order
@@ -32,6 +28,11 @@ class Route:
     source: int
     target: int
     seconds: float
+
+    @property
+    def ports(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Out of one device, and into the other."""
+        return ("out", self.source), ("in", self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,84 +154,38 @@ def retimed(
         sent = np.zeros(len(messages))
     # Activities are numbered: operators first, then messages.
     count, names, devices = instance.operators, instance.names, instance.devices
+    rank = np.argsort(topological_order(instance.after)).tolist()
+    after = np.zeros(count) if release is None else release
+    activities = {
+        v: Activity(float(instance.seconds[v, k]), float(start[v]), rank[v], [("on", k)], float(after[v]))
+        for v, k in enumerate(device)
+    }
+    before = {v: [(u, 0.0) for u in instance.before[v].tolist()] for v in range(count)}
     routes = {count + m: way for m, each in enumerate(messages) if (way := each.route(device)) is not None}
-    lasts = [float(instance.seconds[v, k]) for v, k in enumerate(device)]
-    seconds = dict(enumerate(lasts)) | {activity: way.seconds for activity, way in routes.items()}
-    near = np.concatenate([start, sent]).tolist()
-    # Activities on the same device or port do not overlap, so their middles give the order despite rounding.
-    middle = {activity: near[activity] + lasts / 2 for activity, lasts in seconds.items()}
-    occupied: dict[int, list[tuple[str, int]]] = {v: [("device", k)] for v, k in enumerate(device)}
-    for activity, way in routes.items():
-        occupied[activity] = [] if transfers == "delay" else [("send", way.source), ("receive", way.target)]
-    before = _before(instance, messages, routes, device)
-    free: dict[tuple[str, int], float] = {}
-    begin: dict[int, float] = {}
-    end: dict[int, float] = {}
-    for activity in _sequence(instance, messages, before, middle):
-        ready = [end[earlier] for earlier in before[activity]]
-        ready += [free.get(resource, 0.0) for resource in occupied[activity]]
-        if release is not None and activity < count:
-            ready.append(float(release[activity]))
-        begin[activity] = max([0.0, *ready])
-        end[activity] = begin[activity] + seconds[activity]
-        free.update(dict.fromkeys(occupied[activity], end[activity]))
+    for number, way in routes.items():
+        message = messages[number - count]
+        ports = () if transfers == "delay" else way.ports
+        activities[number] = Activity(way.seconds, float(sent[number - count]), rank[message.producer], ports)
+        before[number] = [(message.producer, 0.0)]
+        for reader in dict.fromkeys(message.readers):
+            if way.target == device[reader]:
+                before[reader].append((number, 0.0))
+    begin = earliest_starts(activities, before)
     return Schedule(
         device=FrozenDict({name: devices[k] for name, k in zip(names, device, strict=True)}),
         start=FrozenDict({name: begin[v] for v, name in enumerate(names)}),
         transfers=tuple(
             Transfer(
-                tensor=instance.tensors[messages[activity - count].tensor],
-                consumer=names[messages[activity - count].readers[0]] if transfers == "one_port_edge" else None,
+                tensor=instance.tensors[messages[number - count].tensor],
+                consumer=names[messages[number - count].readers[0]] if transfers == "one_port_edge" else None,
                 source=devices[way.source],
                 target=devices[way.target],
-                start=begin[activity],
-                end=end[activity],
+                start=begin[number],
+                end=begin[number] + way.seconds,
             )
-            for activity, way in routes.items()
+            for number, way in routes.items()
         ),
     )
-
-
-def _before(
-    instance: PlacementInstance, messages: Sequence[Message], routes: Mapping[int, Route], device: Sequence[int]
-) -> dict[int, list[int]]:
-    """The activities that must end before every activity starts."""
-    before = {v: instance.before[v].tolist() for v in range(instance.operators)}
-    for activity, way in routes.items():
-        message = messages[activity - instance.operators]
-        before[activity] = [message.producer]
-        for reader in message.readers:
-            if way.target == device[reader]:
-                before[reader].append(activity)
-    return before
-
-
-def _sequence(
-    instance: PlacementInstance,
-    messages: Sequence[Message],
-    before: Mapping[int, list[int]],
-    middle: Mapping[int, float],
-) -> list[int]:
-    """All activities in an order that respects precedence and otherwise follows their middles."""
-    after: dict[int, list[int]] = {activity: [] for activity in before}
-    waits = {activity: len(earlier) for activity, earlier in before.items()}
-    for activity, earlier in before.items():
-        for other in earlier:
-            after[other].append(activity)
-    rank = np.argsort(topological_order(instance.after)).tolist() + [-1] * len(messages)
-    for number, message in enumerate(messages):
-        rank[instance.operators + number] = rank[message.producer]
-    ready = [(middle[a], rank[a], a) for a, count in waits.items() if count == 0]
-    heapq.heapify(ready)
-    sequence = []
-    while ready:
-        _, _, activity = heapq.heappop(ready)
-        sequence.append(activity)
-        for other in after[activity]:
-            waits[other] -= 1
-            if waits[other] == 0:
-                heapq.heappush(ready, (middle[other], rank[other], other))
-    return sequence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,10 +218,6 @@ class Timetable:
             float(begin) + (0.0 if way is None else way.seconds / 2)
             for begin, way in zip(self.sent, self.ways, strict=True)
         ]
-
-    def ports(self) -> list[set[int]]:
-        """The ports that every message occupies: device k sends through port 2 k and receives through port 2 k + 1."""
-        return [set() if way is None else {2 * way.source, 2 * way.target + 1} for way in self.ways]
 
 
 def timetable(instance: PlacementInstance, messages: Sequence[Message], solution: Schedule) -> Timetable:

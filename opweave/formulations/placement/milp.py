@@ -1,10 +1,9 @@
 """Placement as a mixed-integer program, tightened: the paper's (4)-(8) with constants from the data.
 
 Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices", equations
-(4)-(8); their literal form is in :mod:`.moirai`. There are four differences. Devices are linked by the marginals of
-every flow instead of products. The columns for "which comes first" are linked to devices without a big M, and to times
-with one big M per pair. Pairs whose windows cannot meet have no rows. Rows on work and traffic in windows cut the
-relaxation.
+(4)-(8); their literal form is in :mod:`.moirai`. The rows are those of the constraint program (:mod:`.cp`), but for
+the order of what shares a device or port. The columns for "which comes first" are linked to devices without a big M,
+and to times with one big M per pair. Pairs whose windows cannot meet have no rows.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use three handles of the model that take
 names: ``model.on(op, device)`` is a 0/1 expression, ``model.start(op)`` and ``model.end(op)`` are in seconds. A rule
@@ -29,7 +28,9 @@ about times should tolerate the same error as engines, a millionth of the makesp
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import ClassVar
 
 import numpy as np
@@ -37,23 +38,45 @@ import numpy as np
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.order_arcs import ancestors
+from opweave.formulations.order_arcs import ancestors, transposed
 from opweave.formulations.placement.instance import lower_unless_short
-from opweave.formulations.placement.jobs import (
-    Job,
-    Pairs,
-    apart_rows,
-    meeting,
-    order_columns,
-    port_rows,
-    set_orders,
-    users,
-    work_rows,
-)
-from opweave.formulations.placement.messages import Timetable, flow_seconds, links, messages_of
-from opweave.formulations.placement.model import ABSENT, NEGLIGIBLE, UNITS, ColumnProgram, PlacementModel
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.formulations.placement.messages import Timetable, messages_of
+from opweave.formulations.placement.model import NEGLIGIBLE, UNITS, ColumnProgram, PlacementModel
+from opweave.formulations.placement.windows import FIT
+from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.problems.placement.spec import Placement
+
+Orders = dict[tuple[int, int], int]
+"""Columns of "the first ends before the second starts"; a pair whose windows exclude that has none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """An operator or a message, which occupies devices or ports one at a time; times are in units of the model.
+
+    Attributes
+    ----------
+    start
+        Column of the job's start.
+    length
+        The job's duration.
+    uses
+        For every device or port that it may occupy: 1 if it does.
+    ready, due
+        Earliest start; latest end if the job happens.
+    shortest
+        Least duration if the job happens.
+    latest
+        Largest value of start + length, also if the job does not happen.
+    """
+
+    start: int
+    length: Linear
+    uses: dict[tuple[str, int], Linear]
+    ready: float
+    due: float
+    shortest: float
+    latest: float
 
 
 @dataclass(eq=False)
@@ -62,37 +85,22 @@ class DisjunctiveModel(PlacementModel):
 
     Attributes
     ----------
-    between
-        Columns of "u runs on q and v on k", one matrix for each two groups of operators that are joined by a flow.
-    pairs, sent_pairs
-        Which comes first, for operators and for messages.
+    orders, sent_orders
+        Which operator, and which message, comes first.
     """
 
-    between: dict[tuple[int, int], IntArray] = field(init=False, default_factory=dict)
-    pairs: Pairs = field(init=False)
-    sent_pairs: Pairs = field(init=False)
-
-    def link(self, flow: int) -> IntArray:
-        """The columns z of a flow. Shape (devices, devices)."""
-        cluster = self.instance.cluster[[self.instance.source[flow], self.instance.target[flow]]]
-        return self.between[int(cluster[0]), int(cluster[1])]
-
-    def linked(self, flow: int, weights: FloatArray) -> Linear:
-        """The entry of ``weights`` for the devices at the two ends of a flow, in units. Shape (devices, devices)."""
-        link = self.link(flow)
-        counts = (link != ABSENT) & (weights > NEGLIGIBLE)
-        return Linear(0, dict(zip(link[counts].tolist(), weights[counts].tolist(), strict=True)))
+    orders: Orders = field(init=False, default_factory=dict)
+    sent_orders: Orders = field(init=False, default_factory=dict)
 
     def operator_jobs(self) -> list[Job]:
         """Operators on devices."""
-        windows, unit = self.windows, self.tick
-        ready, due = windows.earliest() / unit, windows.latest_end() / unit
-        shortest = self.instance.seconds.min(axis=1, initial=np.inf) / unit
+        ready, due = self.windows.earliest() / self.tick, self.windows.latest_end() / self.tick
+        shortest = self.instance.seconds.min(axis=1, initial=np.inf) / self.tick
         return [
             Job(
                 start=int(self.starts_at[v]),
                 length=self.lasts(v),
-                uses={k: self.runs_on(v, k) for k in self.devices_of(v)},
+                uses={("on", k): self.runs_on(v, k) for k in self.devices_of(v)},
                 ready=float(ready[v]),
                 due=float(due[v]),
                 shortest=float(shortest[v]),
@@ -102,37 +110,85 @@ class DisjunctiveModel(PlacementModel):
         ]
 
     def message_jobs(self) -> list[Job]:
-        """Messages at ports: device k sends through port 2 k and receives through port 2 k + 1."""
-        windows, unit, jobs = self.windows, self.tick, []
-        ended = windows.latest_end() / unit
+        """Messages at ports."""
+        windows, jobs, ports = self.windows, list[Job](), self.at_ports()
         for message, at, takes in zip(self.messages, self.sent_at.tolist(), self.takes, strict=True):
-            uses: dict[int, list[int]] = {}
-            for way, column in takes.items():
-                for port in (2 * way.source, 2 * way.target + 1):
-                    uses.setdefault(port, []).append(column)
-            due = windows.message_due(message) / unit
-            lasts = {c: way.seconds / unit for way, c in takes.items() if way.seconds > NEGLIGIBLE * unit}
+            own = {port: [y for way, y in takes.items() if port in way.ports] for way in takes for port in way.ports}
             jobs.append(
                 Job(
                     start=at,
-                    length=Linear(0, lasts),
-                    uses={port: Linear.over(columns) for port, columns in uses.items()},
-                    ready=windows.message_ready(message) / unit,
-                    due=due,
-                    shortest=min((way.seconds for way in takes), default=0.0) / unit,
-                    latest=max(due, float(ended[message.producer])),
+                    length=self.sending(takes),
+                    uses={port: Linear.over(columns) for port, columns in own.items() if port in ports},
+                    ready=windows.message_ready(message) / self.tick,
+                    due=windows.message_due(message) / self.tick,
+                    shortest=min(way.seconds for way in takes) / self.tick,
+                    latest=self.high[at],
                 )
             )
         return jobs
+
+    def keep_apart(
+        self,
+        name: str,
+        keys: Sequence[tuple[str, ...]],
+        jobs: Sequence[Job],
+        implied: BoolArray,
+        check: Callable[[int], None],
+    ) -> Orders:
+        """(6), (8) No two jobs occupy the same device or port at the same time.
+
+        Parameters
+        ----------
+        name, keys
+            Name of the columns; names of the jobs.
+        implied
+            ``implied[b, a]`` says that a always ends before b starts.
+        check
+            Refuses so many rows if they are too many.
+        """
+        pairs = _meeting(jobs, implied)
+        check(4 * len(pairs))
+        ways = [(a, b) for pair in pairs for a, b in permutations(pair) if _fits(jobs[a], jobs[b])]
+        named: list[Key] = [(*keys[a], *keys[b]) for a, b in ways]
+        orders = dict(zip(ways, self.binaries(name, named).tolist(), strict=True))
+        rows = self.rows(f"{name}_rows")
+        for a, b in pairs:
+            chosen = Linear.over(orders[way] for way in ((a, b), (b, a)) if way in orders)
+            for shared in jobs[a].uses.keys() & jobs[b].uses.keys():
+                rows.add(jobs[a].uses[shared] + jobs[b].uses[shared] - chosen <= 1)
+            rows.add(chosen <= 1)
+        for (a, b), column in orders.items():
+            big = jobs[a].latest - jobs[b].ready
+            if big > NEGLIGIBLE:
+                ends = total((Linear.of(jobs[a].start), jobs[a].length))
+                self.where(f"{name}_rows", ends <= Linear.of(jobs[b].start), (Linear.of(column),), big)
+        return orders
+
+
+def _meeting(jobs: Sequence[Job], implied: BoolArray) -> list[tuple[int, int]]:
+    """Pairs of jobs that can occupy the same thing at the same time, with neither implied to be before the other."""
+    number: dict[tuple[str, int], int] = {}
+    for job in jobs:
+        number |= {thing: len(number) + k for k, thing in enumerate(job.uses.keys() - number.keys())}
+    uses = np.zeros((len(jobs), len(number)), dtype=np.float32)
+    for a, job in enumerate(jobs):
+        uses[a, [number[thing] for thing in job.uses]] = 1.0
+    ready, due = np.asarray([job.ready for job in jobs]), np.asarray([job.due for job in jobs])
+    before = implied | (due[None, :] <= ready[:, None])
+    return [(a, b) for a, b in np.argwhere(np.triu((uses @ uses.T > 0) & ~(before | transposed(before)), 1)).tolist()]
+
+
+def _fits(early: Job, late: Job) -> bool:
+    return early.ready + early.shortest + late.shortest <= late.due * (1 + FIT)
 
 
 @register_formulation
 class Disjunctive(ColumnProgram):
     """The paper's program with constants from the data, and rows that tighten its relaxation.
 
-    Columns: ``x`` (group of tied operators on device), ``z`` (both ends of a flow), ``y`` (a tensor goes from one
-    device to another), ``S`` and ``T`` (starts of operators and messages), ``first`` and ``first_sent`` (which comes
-    first), ``stored`` (a shared parameter is on a device), ``C_max``.
+    Columns: ``x`` (group of tied operators on device), ``y`` (a message goes from one device to another), ``S`` and
+    ``T`` (starts of operators and messages), ``first`` and ``first_sent`` (which comes first), ``stored`` (a shared
+    parameter is on a device), ``busy`` (a device runs anything), ``C_max``.
     """
 
     name: ClassVar[str] = "disjunctive"
@@ -145,27 +201,31 @@ class Disjunctive(ColumnProgram):
         instance = lower_unless_short(problem)
         self.check_problem(problem)
         windows = self.windows(problem, instance)
-        messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
+        transfers = "one_port_edge" if problem.transfers == "delay" else problem.transfers  # then without ports
+        messages = messages_of(instance, transfers, longest=windows.hopeless)
         model = DisjunctiveModel(instance, problem.transfers, messages, windows)
         model.problem, model.check_time = problem, self.check_time
         model.tick = self._unit = windows.horizon / UNITS if windows.horizon > 0 else 1.0
         self.check_size(len(instance.source) * (1 + len(instance.devices)) + len(messages))
-        model.add_places(model.together(windows.fits))
         closed = ancestors(instance.after)
-        meet = self._meeting_operators(model, closed)  # before rows are written, in case there are too many
-        self.check_time()
-        self._link_columns(model)
-        self._route_columns(model)
+        model.add_places(model.together(windows.fits))
         model.add_times(self.lower_bound(windows))
+        model.add_routes(whole=False)
         model.minimise(Linear.of(model.length), model.tick)
         model.one_device()
         model.memory()
-        self._marginals(model)
-        self._precedence(model)
-        self._arrivals(model)
-        self._no_overlap(model, meet)
-        self._ports(model, closed)
-        self._cuts(model)
+        for write in (model.precedence, model.routes, model.arrivals, model.heads_and_tails, model.area):
+            self.check_time()
+            write()
+        names = [(name,) for name in instance.names]
+        model.orders = model.keep_apart("first", names, model.operator_jobs(), closed, self.check_size)
+        if problem.transfers != "delay":
+            reached, producers = closed | np.eye(len(closed), dtype=bool), [each.producer for each in messages]
+            implied = np.zeros((len(messages), len(messages)), dtype=bool)
+            for number, message in enumerate(messages):
+                implied[:, number] = reached[np.ix_(producers, message.readers)].all(axis=1)
+            keys, jobs = model.message_keys(), model.message_jobs()
+            model.sent_orders = model.keep_apart("first_sent", keys, jobs, implied, self.check_size)
         self.add_constraints(model, problem)
         return model
 
@@ -173,122 +233,13 @@ class Disjunctive(ColumnProgram):
         """All operators."""
         return len(problem.graph.operators)
 
-    def _link_columns(self, model: DisjunctiveModel) -> None:
-        """z[u, v, q, k] for groups that are joined by a flow."""
-        instance, linked = model.instance, links(model.instance)
-        names, devices = instance.names, instance.devices
-        keys: list[Key] = []
-        first = len(model)
-        for u, v in zip(instance.source.tolist(), instance.target.tolist(), strict=True):
-            key = (int(instance.cluster[u]), int(instance.cluster[v]))
-            if key[0] != key[1] and key not in model.between:
-                open_ = (model.place[u] != ABSENT)[:, None] & (model.place[v] != ABSENT)[None, :] & linked
-                columns = model.between[key] = np.full(open_.shape, ABSENT, dtype=np.int64)
-                columns[open_] = first + len(keys) + np.arange(int(open_.sum()))
-                keys += [(names[u], names[v], devices[q], devices[k]) for q, k in np.argwhere(open_).tolist()]
-        model.reals("z", keys, high=1.0)
-
-    def _route_columns(self, model: DisjunctiveModel) -> None:
-        """y[t, q, k] if a tensor has several readers for one device; z itself if one flow alone decides."""
-        tensors, devices = model.instance.tensors, model.instance.devices
-        several = [(m.tensor, way) for m in model.messages if len(m.flows) > 1 for way in m.routes]
-        keys: list[Key] = [(tensors[t], devices[way.source], devices[way.target]) for t, way in several]
-        fresh = iter(model.reals("y", keys, high=1.0).tolist())
-        for message in model.messages:
-            if len(message.flows) > 1:
-                model.takes.append({way: next(fresh) for way in message.routes})
-                continue
-            link = model.link(message.flows[0])
-            ways = {way: int(link[way.source, way.target]) for way in message.routes}
-            model.takes.append({way: column for way, column in ways.items() if column != ABSENT})
-
-    def _marginals(self, model: DisjunctiveModel) -> None:
-        """(7) Sum over k of z[u, v, q, k] = x[u, q], sum over q = x[v, k]; y[t, q, k] >= z of each of its flows."""
-        rows, place = model.rows("marginals"), dict(zip(model.instance.cluster.tolist(), model.place, strict=True))
-        for (u, v), link in model.between.items():
-            for matrix, on in ((link, place[u]), (link.T, place[v])):
-                for ends, column in zip(matrix, on.tolist(), strict=True):
-                    runs = Linear() if column == ABSENT else Linear.of(column)
-                    rows.add(Linear.over(ends[ends != ABSENT].tolist()) == runs)
-        for message, takes in zip(model.messages, model.takes, strict=True):
-            if len(message.flows) == 1:
-                continue
-            for way, y in takes.items():
-                rows.add(Linear.of(y) <= model.runs_on(message.producer, way.source))
-                for flow in message.flows:
-                    z = int(model.link(flow)[way.source, way.target])
-                    if z != ABSENT:
-                        rows.add(Linear.of(z) <= Linear.of(y))
-
-    def _precedence(self, model: DisjunctiveModel) -> None:
-        """(4a) S[v] >= C[u] + seconds of the flow between their devices, along every arc."""
-        rows, instance = model.rows("precedence"), model.instance
-        transfer = flow_seconds(instance, longest=model.windows.hopeless) / model.tick
-        carried = {(int(u), int(v)) for u, v in zip(instance.source, instance.target, strict=True)}
-        for v, u in zip(instance.before.heads().tolist(), instance.before.items.tolist(), strict=True):
-            if (u, v) not in carried:
-                rows.add(model.at(u) + model.lasts(u) <= model.at(v))
-        for flow, (u, v) in enumerate(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
-            apart = instance.cluster[u] != instance.cluster[v]
-            travels = model.linked(flow, transfer[flow]) if apart else Linear()
-            rows.add(total((model.at(u), model.lasts(u), travels)) <= model.at(v))
-
-    def _arrivals(self, model: DisjunctiveModel) -> None:
-        """(4a) T[m] >= C[u], and S[v] >= T[m] + the seconds of m for each reader v that needs m."""
-        rows, ready = model.rows("arrivals"), model.windows.earliest() / model.tick
-        for message, job in zip(model.messages, model.message_jobs(), strict=True):
-            u, sent = message.producer, Linear.of(job.start)
-            rows.add(model.at(u) + model.lasts(u) <= sent)
-            for v in message.readers:
-                big = job.latest - float(ready[v])
-                if message.target < 0:
-                    rows.add(sent + job.length <= model.at(v))
-                elif model.place[v, message.target] != ABSENT and big > NEGLIGIBLE:
-                    needed = model.runs_on(v, message.target)
-                    rows.add(total((sent, job.length, needed * big)) <= model.at(v) + big)
-
-    def _meeting_operators(self, model: DisjunctiveModel, closed: BoolArray) -> tuple[IntArray, IntArray]:
-        """Pairs of operators that may run at the same time on a device."""
-        windows = (model.windows.earliest() / model.tick, model.windows.latest_end() / model.tick)
-        return meeting(model.place != ABSENT, windows, closed, self.name, self.context.limits)
-
-    def _no_overlap(self, model: DisjunctiveModel, pairs: tuple[IntArray, IntArray]) -> None:
-        """(6) No two operators run at the same time on a device."""
-        jobs = model.operator_jobs()
-        names = [(name,) for name in model.instance.names]
-        model.pairs = order_columns(model, "first", names, jobs, pairs)
-        apart_rows(model.rows("no_overlap"), jobs, model.pairs)
-
-    def _ports(self, model: DisjunctiveModel, closed: BoolArray) -> None:
-        """(8) No two messages leave a device at the same time, and no two enter it at the same time."""
-        jobs = model.message_jobs()
-        reached = closed | np.eye(len(closed), dtype=bool)
-        implied = np.zeros((len(jobs), len(jobs)), dtype=bool)
-        producers = [message.producer for message in model.messages]
-        for number, message in enumerate(model.messages):
-            implied[:, number] = reached[np.ix_(producers, message.readers)].all(axis=1)
-        windows = (np.asarray([job.ready for job in jobs]), np.asarray([job.due for job in jobs]))
-        pairs = meeting(users(jobs), windows, implied, self.name, self.context.limits)
-        model.sent_pairs = order_columns(model, "first_sent", model.message_keys(), jobs, pairs)
-        apart_rows(model.rows("ports"), jobs, model.sent_pairs)
-
-    def _cuts(self, model: DisjunctiveModel) -> None:
-        """Rows that follow from the others, but not from their relaxation."""
-        model.heads_and_tails()
-        families = {
-            "work": work_rows(model),
-            "traffic": port_rows(model, model.message_jobs()),
-        }
-        for name, rows in families.items():
-            for row in rows:
-                model.rows(name).add(row)
-
     def complete(self, model: DisjunctiveModel, table: Timetable, values: FloatArray) -> None:
-        """Set the columns of both ends of flows, and of which comes first."""
-        representative = dict(zip(model.instance.cluster.tolist(), table.device, strict=True))
-        for (u, v), link in model.between.items():
-            values[link[link != ABSENT]] = 0.0
-            if link[representative[u], representative[v]] != ABSENT:
-                values[link[representative[u], representative[v]]] = 1.0
-        set_orders(values, model.pairs, [{k} for k in table.device], table.operator_middles())
-        set_orders(values, model.sent_pairs, table.ports(), table.message_middles())
+        """Set which comes first, where two share a device or port."""
+        there: list[set[tuple[str, int]]] = [{("on", k)} for k in table.device]
+        ports = [set() if way is None else set(way.ports) for way in table.ways]
+        for orders, at, middle in (
+            (model.orders, there, table.operator_middles()),
+            (model.sent_orders, ports, table.message_middles()),
+        ):
+            for (a, b), column in orders.items():
+                values[column] = bool(at[a] & at[b]) and (middle[a], a) < (middle[b], b)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -65,6 +65,13 @@ class PlacementModel(LinearModel):
         columns = np.full(together.shape, ABSENT, dtype=np.int64)
         columns[together] = self.binaries("x", keys)
         self.place = columns[instance.cluster]
+
+    def add_routes(self, *, whole: bool) -> None:
+        """Add y[t, r, q, k] for every route of every message, as 0/1 columns or as shares."""
+        devices, named = self.instance.devices, list(zip(self.message_keys(), self.messages, strict=True))
+        keys: list[Key] = [(t, r, devices[way.source], devices[way.target]) for (t, r), m in named for way in m.routes]
+        fresh = iter(self.columns("y", keys, 0, 1, whole).tolist())
+        self.takes = [{way: next(fresh) for way in message.routes} for message in self.messages]
 
     def together(self, fits: BoolArray) -> BoolArray:
         """Whether all operators of a group fit on a device. Shape (groups, devices)."""
@@ -136,6 +143,71 @@ class PlacementModel(LinearModel):
         for v in range(self.instance.operators):
             self.rows("heads").add(self.weighted(v, self.windows.head[v]) <= self.at(v))
             self.rows("tails").add(self.at(v) + self.weighted(v, after[v]) <= Linear.of(self.length))
+
+    def area(self) -> None:
+        """The work of a device, and the traffic of a port, end by C_max, with the least head and tail of a device."""
+        windows, length, rows = self.windows, Linear.of(self.length), self.rows("area")
+        for k, device in enumerate(self.instance.devices):
+            seconds = np.where(np.arange(len(self.instance.devices)) == k, self.instance.seconds, 0.0)
+            work = {v: lasts for v, row in enumerate(seconds) if (lasts := self.weighted(v, row)).terms}
+            if work:
+                busy = self.any_column("busy", device, (self.runs_on(v, k) for v in work))
+                outside = self.units(np.stack([windows.head[[*work], k], windows.tail[[*work], k]]).min(axis=1)).sum()
+                around = Linear.of(busy, float(outside)) if outside > NEGLIGIBLE else Linear()
+                rows.add(total([*work.values(), around]) <= length)
+        for taken in self.at_ports().values():
+            rows.add(total(self.sending(takes) for _, takes in taken) <= length)
+
+    def at_ports(self) -> dict[tuple[str, int], list[tuple[int, dict[Route, int]]]]:
+        """For every port, the start of each message that may pass it, and the columns of its routes there."""
+        ports: dict[tuple[str, int], list[tuple[int, dict[Route, int]]]] = {}
+        if self.transfers != "delay":
+            for at, takes in zip(self.sent_at.tolist(), self.takes, strict=True):
+                for port in dict.fromkeys(port for way in takes for port in way.ports):
+                    here = {way: column for way, column in takes.items() if port in way.ports}
+                    ports.setdefault(port, []).append((at, here))
+        return ports
+
+    def sending(self, takes: Mapping[Route, int]) -> Linear:
+        """The time of a message on these routes, in units."""
+        units = {column: self.units(np.asarray(way.seconds)).item() for way, column in takes.items()}
+        return Linear(0, {column: size for column, size in units.items() if size > NEGLIGIBLE})
+
+    def precedence(self) -> None:
+        """(4a) S[v] >= C[u] along every arc; v runs only on devices to which that of u can send."""
+        rows, instance, linked = self.rows("precedence"), self.instance, np.isfinite(self.instance.latency)
+        for v, u in zip(instance.before.heads().tolist(), instance.before.items.tolist(), strict=True):
+            rows.add(self.at(u) + self.lasts(u) <= self.at(v))
+        for u, v in set(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
+            for k in self.devices_of(v) if not linked.all() else ():
+                rows.add(self.runs_on(v, k) <= total(self.runs_on(u, q) for q in np.flatnonzero(linked[:, k]).tolist()))
+
+    def routes(self) -> None:
+        """(7) A message takes the route from its producer's device to the device of a reader."""
+        rows = self.rows("routes")
+        for message, takes in zip(self.messages, self.takes, strict=True):
+            u, readers = message.producer, message.readers
+            for way, y in takes.items():
+                rows.add(Linear.of(y) <= self.runs_on(u, way.source))
+                rows.add(Linear.of(y) <= total(self.runs_on(v, way.target) for v in dict.fromkeys(readers)))
+            for k in sorted({way.target for way in takes}):
+                into = Linear.over(y for way, y in takes.items() if way.target == k)
+                for v in readers:
+                    rows.add(self.runs_on(v, k) <= into + self.runs_on(u, k))
+            for q in sorted({way.source for way in takes}) if message.target < 0 else ():
+                out = Linear.over(y for way, y in takes.items() if way.source == q)
+                rows.add(self.runs_on(u, q) <= out + self.runs_on(readers[0], q))
+
+    def arrivals(self) -> None:
+        """(4a) T[m] >= C[u]; S[v] >= T[m] + the time of m for each reader v that needs m."""
+        for message, at, takes in zip(self.messages, self.sent_at.tolist(), self.takes, strict=True):
+            u, sent = message.producer, Linear.of(at)
+            self.rows("arrivals").add(self.at(u) + self.lasts(u) <= sent)
+            for v in message.readers:
+                big = self.high[at] - self.low[int(self.starts_at[v])]
+                needed = () if message.target < 0 else (self.runs_on(v, message.target),)
+                if not needed or (needed[0].terms and big > NEGLIGIBLE):
+                    self.where("arrivals", sent + self.sending(takes) <= self.at(v), needed, big)
 
     def memory(self) -> None:
         """(5) Sum of m[i] x[i, k], with shared parameters once (stored[p, k] >= x[i, k]), is at most Mem[k]."""

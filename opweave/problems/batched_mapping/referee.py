@@ -45,7 +45,7 @@ def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[Batc
         return Evaluation(objective=None, violations=wrong)
     played = play(problem, solution, columns)
     runs, end = played.runs, played.timeline.end
-    held = problem.memory_of_runs(runs.operator, runs.device, runs.count)
+    held = problem.memory_by_device(solution)
 
     def details() -> BatchedDetails:
         last = np.zeros(len(problem.graph.operators))

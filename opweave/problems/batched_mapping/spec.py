@@ -19,7 +19,7 @@ from opweave.problems.batched_mapping.referee import BatchedDetails, columns_of,
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.limits import MAX_BYTES
-from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time, held_by_device
+from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
@@ -290,27 +290,10 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
             np.add.at(size, arrays.reads.heads(), arrays.tensor_bytes[arrays.reads.items])
         return size
 
-    def memory_of(self, loads: Mapping[str, int]) -> int:
-        """(6) Bytes that a device holds if it runs exactly these numbers of inputs of these operators."""
-        used = [self.graph.operators[self.graph.operator_index[name]] for name, count in loads.items() if count]
-        weights = sum(self.graph.parameter_bytes[name] for name in {name for op in used for name in op.parameters})
-        return weights + sum(self.bytes_per_input[name] * count for name, count in loads.items())
-
-    def memory_by_device(self, solution: BatchedSchedule) -> Mapping[str, int]:
-        """Bytes that every device holds."""
-        return self.memory_of_runs(*columns_of(self, solution)[:3])
-
-    def memory_of_runs(self, operator: IntArray, device: IntArray, count: IntArray) -> Mapping[str, int]:
-        """Bytes that every device holds, from the columns of :func:`columns_of`."""
-        number = self.cluster.device_index
+    def runs(self, solution: BatchedSchedule) -> tuple[IntArray, IntArray, IntArray]:
+        operator, device, count, _ = columns_of(self, solution)
         there = (operator >= 0) & (device >= 0) & (count > 0)
-        operator, device, count = operator[there], device[there], count[there]
-        held = held_by_device(self.graph, operator, device, len(number), "parameters")
-        for k, size, inputs in zip(
-            device.tolist(), self.sizes_per_input[operator].tolist(), count.tolist(), strict=True
-        ):
-            held[k] += size * inputs
-        return dict(zip(number, held, strict=True))
+        return operator[there], device[there], count[there]
 
     def transfer_seconds(self, tensor: str, count: int, source: str, target: str) -> float | None:
         """Seconds to send a tensor's part for ``count`` inputs from one device to another; None without a link."""

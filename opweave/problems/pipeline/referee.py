@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from opweave.problems.on_cluster import lifetimes_held
+from opweave.problems.on_cluster import held
 from opweave.problems.pipeline.order import Crossings
 from opweave.problems.rules import over_memory
 from opweave.problems.solution import Details, Evaluation, Violation, broken
@@ -206,8 +206,7 @@ class Walk:
         resources = devices_and_ports(problem.cluster, ("send_port", "receive_port"))
         if problem.channel == "shared":
             resources = (*resources, Resource("channel", "channel"))
-        operator, device = problem.runs(self._solution)
-        lives = lifetimes_held(graph, operator, device, np.ones_like(operator), problem.memory)
+        lives = held(graph, *problem.runs(self._solution), problem.memory).lifetimes()
         activities = self._activities(len(names.texts) - len(self._stages))
         return Timeline("seconds", resources, names, activities, lives, self._bottleneck[0] or None)
 

@@ -7,7 +7,7 @@ device's memory; both are settings here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
@@ -320,12 +320,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         rate = float(cluster.effective_bandwidth[start, end])
         return None if rate == 0.0 else float(cluster.effective_latency[start, end]) + size / self.compression / rate
 
-    def memory_of(self, operators: Iterable[str]) -> int:
-        """Bytes that a device holds if it runs exactly these operators."""
-        return on_cluster.bytes_held(self.graph, operators, self.memory)
-
-    def runs(self, solution: Stages) -> tuple[IntArray, IntArray]:
-        """Operators and the devices that run them, by position, as far as both are known. Both of shape (runs,)."""
+    def runs(self, solution: Stages) -> tuple[IntArray, IntArray, IntArray]:
         known, index = self.cluster.device_index, self.graph.operator_index
         pairs = [
             (index[name], known[device])
@@ -334,13 +329,8 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
             for name in stage.operators
             if name in index and device in known
         ]
-        operator, device = np.asarray(pairs, dtype=np.int64).reshape(len(pairs), 2).T
-        return operator, device
-
-    def memory_by_device(self, solution: Stages) -> Mapping[str, int]:
-        """Bytes that every device holds."""
-        held = on_cluster.held_by_device(self.graph, *self.runs(solution), len(self.cluster.devices), self.memory)
-        return dict(zip(self.cluster.device_index, held, strict=True))
+        operator, device = np.asarray(sorted(set(pairs)), dtype=np.int64).reshape(-1, 2).T
+        return operator, device, np.ones_like(operator)
 
     def _replay(self, solution: Stages) -> Evaluation[PipelineDetails]:
         return judge(self, solution)

@@ -20,7 +20,7 @@ import numpy as np
 from opweave.problems.constraints import Precede, means
 from opweave.problems.device_play import device_details, overfull
 from opweave.problems.graph_arrays import Adjacency, topological_order
-from opweave.problems.on_cluster import lifetimes_held
+from opweave.problems.on_cluster import held
 from opweave.problems.placement.referee import PlacementDetails, unusable
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation, broken
 from opweave.problems.timeline import ActivityKind, Names, Recorder, Timeline, devices_and_ports
@@ -154,12 +154,9 @@ class Calls:
         recorder, there = Recorder(), dict[int, int]()  # row of the activity that puts a tensor into host memory
         for number in (*self.order, *sorted(set(range(len(self.steps))) - set(self.order))):
             self._record(self.steps[number], recorder, there)
-        operator, device = (
-            np.asarray([(v, step.device) for step in self.steps for v in step.operators], dtype=np.int64)
-            .reshape(-1, 2)
-            .T
-        )
-        lives = lifetimes_held(graph, operator, device, np.ones_like(operator), problem.memory)
+        operator = np.asarray([v for step in self.steps for v in step.operators], dtype=np.int64)
+        device = np.asarray([step.device for step in self.steps for _ in step.operators], dtype=np.int64)
+        lives = held(graph, operator, device, np.ones_like(operator), problem.memory).lifetimes()
         return Timeline("seconds", resources, Names.of(graph), recorder.activities(), lives)
 
     def _record(self, step: Step, recorder: Recorder, there: dict[int, int]) -> None:
@@ -203,12 +200,12 @@ def judge_calls(problem: Placement, solution: Schedule) -> Evaluation[PlacementD
     wrong = tuple(unusable(problem, solution))
     if wrong:
         return Evaluation(objective=None, violations=wrong)
-    calls, held = Calls(problem, solution), problem.memory_by_device(solution)
+    calls, used = Calls(problem, solution), problem.memory_by_device(solution)
     timeline = calls.timeline()
     ends = {name: end for name, (_, end) in calls.intervals().items()}
     sent = sum(len(step.fetched) + len(step.returned) for step in calls.steps)
-    details = PlacementDetails(**device_details(timeline, ends, held, problem.memory_limits, sent))
-    found = [*_violations(problem, calls, TIME_TOLERANCE * timeline.end), *overfull(problem.cluster, held)]
+    details = PlacementDetails(**device_details(timeline, ends, used, problem.memory_limits, sent))
+    found = [*_violations(problem, calls, TIME_TOLERANCE * timeline.end), *overfull(problem.cluster, used)]
     if solution.transfers:
         message = f"the schedule lists {counted(len(solution.transfers), 'transfer')}; those of calls follow from them"
         found.insert(0, broken("transfer", message))

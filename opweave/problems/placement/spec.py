@@ -6,7 +6,7 @@ Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inferen
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import model_validator
 
 from opweave.problems import on_cluster
+from opweave.problems.arrays import IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import Costs
@@ -217,18 +218,12 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
                 when[name] = (start, start + costs[device])
         return when
 
-    def memory_of(self, operators: Iterable[str]) -> int:
-        """Bytes that a device holds if it runs exactly these operators."""
-        return on_cluster.bytes_held(self.graph, operators, self.memory)
-
-    def memory_by_device(self, solution: Schedule) -> Mapping[str, int]:
-        """Bytes that every device holds."""
+    def runs(self, solution: Schedule) -> tuple[IntArray, IntArray, IntArray]:
         number = self.cluster.device_index
         devices = (solution.device.get(name) for name in self.graph.operator_ids)
         device = np.asarray([-1 if each is None else number.get(each, -1) for each in devices], dtype=np.int64)
         there = np.flatnonzero(device >= 0)
-        held = on_cluster.held_by_device(self.graph, there, device[there], len(number), self.memory)
-        return dict(zip(number, held, strict=True))
+        return there, device[there], np.ones_like(there)
 
     def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
         return judge_calls(self, solution) if self.transfers == "blocking" else judge(self, solution)

@@ -33,6 +33,7 @@ from opweave.problems.solution import Solution
 from opweave.solvers.engines.known import Engine
 from opweave.solvers.engines.rules import MOST_ROUNDS, Refusals, beyond, unexpressed
 from opweave.solvers.engines.task import Task
+from opweave.solvers.loops import uninterrupted
 from opweave.solvers.run import Outcome, Run
 
 MOST_MODELS = 6
@@ -295,7 +296,8 @@ def quiet_pyomo() -> Iterator[None]:
 
     The application's own log handlers still receive the messages.
     """
-    import pyomo.common.log  # noqa: F401  # importing it sets up the handlers
+    with uninterrupted():
+        import pyomo.common.log  # noqa: F401  # importing it sets up the handlers
 
     handlers = list(logging.getLogger("pyomo").handlers)
     for handler in handlers:

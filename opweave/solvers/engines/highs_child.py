@@ -25,6 +25,7 @@ from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.answers import Answer, News, Verdict, Work
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
+from opweave.solvers.loops import uninterrupted
 
 if TYPE_CHECKING:
     import highspy
@@ -70,7 +71,8 @@ def never() -> bool:
 def highspy_fits() -> bool:
     """Whether highspy can be loaded into this process."""
     try:
-        import highspy  # noqa: F401
+        with uninterrupted():
+            import highspy  # noqa: F401
     except ImportError as error:
         logger.info("HiGHS runs in processes of its own: highspy cannot be loaded here (%s)", error)
         return False

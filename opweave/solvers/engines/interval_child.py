@@ -119,8 +119,6 @@ def write(data: WholeProgram) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
     seen: dict[int, Any] = {}
     for group in data.apart:
         model.add_no_overlap([_interval(model, columns, seen, each) for each in group])
-    for arcs in data.circuits:
-        model.add_circuit([(arc.tail, arc.head, columns[arc.taken]) for arc in arcs])
     for boxes in data.boxes:
         sides = [_sides(model, columns, box) for box in boxes]
         model.add_no_overlap_2d([wide for wide, _ in sides], [high for _, high in sides])

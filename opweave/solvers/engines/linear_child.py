@@ -28,29 +28,6 @@ if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
     from pyomo.opt import SolverResults
 
-STATUS: dict[str, Verdict] = {
-    "optimal": "solved",
-    "globallyOptimal": "solved",
-    "locallyOptimal": "solved",
-    "infeasible": "infeasible",
-    **dict.fromkeys(
-        (
-            "feasible",
-            "maxTimeLimit",
-            "maxIterations",
-            "maxEvaluations",
-            "userInterrupt",
-            "resourceInterrupt",
-            "intermediateNonInteger",
-            "noSolution",
-            "other",
-            "unknown",
-        ),
-        "stopped",
-    ),
-}
-"""Pyomo's termination condition, and how the engine ended; any other condition is a failure."""
-
 FRACTIONAL = "intermediateNonInteger"
 """The condition of an engine whose point is not whole yet."""
 
@@ -106,7 +83,10 @@ class Dialect:
 SCIP, CBC = "scip", "cbc"
 
 _TABLE = tomllib.loads(Path(__file__).with_name("dialects.toml").read_text("utf-8"))
-DIALECTS: dict[str, Dialect] = {name: Dialect(**row) for name, row in _TABLE.items()}
+STATUS: dict[str, Verdict] = {each: verdict for verdict, known in _TABLE["verdicts"].items() for each in known}
+"""Pyomo's termination condition, and how the engine ended; any other condition is a failure."""
+
+DIALECTS: dict[str, Dialect] = {name: Dialect(**row) for name, row in _TABLE["engines"].items()}
 
 
 def program_of(engine: str) -> str | None:

@@ -102,7 +102,7 @@ def _register(
             proves="optimum",
             features=features,
             supports=(*{target: None for formulation in written for target in formulation.supports}, VIOLATIONS),
-            options=OPTIONS | options,
+            options={**OPTIONS, **options},
             missing=engine.missing,
             version=engine.version,
             readings=tuple(dict.fromkeys(formulation.reading for formulation in written)),
@@ -126,7 +126,7 @@ class FormulationInfo:
         Whether it is the problem's default for engines of its kind.
     kind
         "linear" (an integer program in arrays, for users a Pyomo model), "pyomo" (an integer program in plain Pyomo, to
-        be read beside a paper) or "constraint program" (integers, intervals and circuits).
+        be read beside a paper) or "constraint program" (integers and intervals).
     available
         The engines that run it on this machine.
     engines

@@ -42,9 +42,6 @@ class BatchedEncoding(ScheduleGenes):
         early = np.concatenate([instance.source, instance.waits.items])
         before = Adjacency.from_pairs(instance.operators, late, early)
         super().__init__(allowed, before, instance.devices, instance.capacity, "links and batch sizes")
-        sending = self.arrays.base + self.arrays.slope * instance.granules
-        slowest = (np.where(np.isfinite(each), each, 0.0) for each in (instance.seconds, sending))
-        self.worst = float(sum(each.max(axis=(1, 2), initial=0.0).sum() for each in slowest)) * len(devices)
 
     def _plan(self, option: IntArray, order: IntArray) -> BatchPlan:
         return plan_of(self.arrays, self._strings[option], nodes_of(self.instance, order))

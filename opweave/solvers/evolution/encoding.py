@@ -55,15 +55,12 @@ class Encoding:
         Number of genes.
     limits
         Names of the columns of :attr:`Judged.excess`.
-    worst
-        A number of the objective's size that stands for "cannot be carried out".
     """
 
     taken_in: ClassVar[tuple[type[Constraint], ...]] = ()
     measures: ClassVar[frozenset[str]] = frozenset()
     genes: int
     limits: tuple[str, ...] = ()
-    worst: float = 0.0
 
     def knows(self, constraint: Constraint) -> bool:
         """Whether a side constraint is taken in, or is a set of precedences."""

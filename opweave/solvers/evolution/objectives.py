@@ -34,6 +34,10 @@ LARGER_IS_BETTER = frozenset({"throughput"})
 """Measures that are minimised with their sign changed."""
 
 
+WORST = 1e16
+"""Stands for the objective of a row that cannot be carried out: no sum of seconds or bytes is larger."""
+
+
 class Worth(NamedTuple):
     """Rows judged.
 
@@ -92,7 +96,7 @@ class Objectives:
                 for name, value in self._measured(solution).items():
                     columns[name][p] = value
         objectives = np.stack([columns[name] for name in self.names], axis=1)
-        worst = np.where(np.isfinite(objectives), objectives, self.encoding.worst)
+        worst = np.where(np.isfinite(objectives), objectives, WORST)
         return Worth(worst, np.concatenate([judged.excess, asked], axis=1), judged.objective)
 
     def _measured(self, solution: Solution) -> dict[str, float]:

@@ -39,15 +39,11 @@ class PipelineEncoding(Encoding):
         self.problem = problem
         self.instance = instance = lower_unless_short(problem)
         self.genes = 2 * len(instance.devices) if instance.names else 0
-        rate = instance.rate
-        slowest = float(rate[rate > 0].min(initial=np.inf))
-        sending = instance.last * float(instance.latency.max(initial=0.0)) + float(instance.sent.sum()) / slowest
         self._lacking = np.zeros_like(instance.elapsed)
         if problem.costs is not None and problem.include_compute and instance.names:
             unknown = np.isnan(problem.costs.array(instance.names, instance.devices)).T
             before = np.concatenate([np.zeros((len(unknown), 1)), np.cumsum(unknown, axis=1)], axis=1)
             self._lacking = before[:, instance.position]  # operators without a time before each point
-        self.worst = float(instance.seconds.max(axis=0, initial=0.0).sum()) + sending
 
     def plan(self, row: FloatArray) -> Plan:
         """The stages that a row stands for."""

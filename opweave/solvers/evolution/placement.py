@@ -17,7 +17,7 @@ from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.evolution.encoding import ScheduleGenes
 from opweave.solvers.evolution.solver import register_pymoo
-from opweave.solvers.placement.arrays import arrays_of, durations
+from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import RULES
 from opweave.solvers.placement.plans import memory_used, order_by_start, plan_of, schedule_of, times_of
 from opweave.solvers.rules import plans_of
@@ -34,9 +34,6 @@ class PlacementEncoding(ScheduleGenes):
         self._first = np.unique(instance.cluster, return_index=True)[1].astype(np.int64)  # an operator of each group
         allowed = np.isfinite(instance.seconds[self._first])
         super().__init__(allowed, instance.before, instance.devices, instance.capacity, "links")
-        lasts = durations(self.arrays)
-        slowest = np.where(np.isfinite(instance.seconds), instance.seconds, 0.0).max(axis=1, initial=0.0).sum()
-        self.worst = float(slowest + np.where(np.isfinite(lasts), lasts, 0.0).max(axis=(1, 2), initial=0.0).sum())
 
     def devices(self, rows: FloatArray) -> IntArray:
         """Devices of all operators. Shape (rows, operators)."""

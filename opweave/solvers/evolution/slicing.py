@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import numpy as np
-
 from opweave.problems.arrays import NO_LIMIT, FloatArray
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.slicing.spec import Slices, Slicing
@@ -32,8 +30,6 @@ class SlicingEncoding(Encoding):
         self._search = local_search(problem, run)
         self.instance, self.arrays = self._search.instance, self._search.arrays
         self.genes = gene_count(self.instance)
-        lasts = self.instance.intercept + self.instance.slope
-        self.worst = 10.0 * float(np.where(np.isfinite(lasts), lasts, 0.0).max(axis=1, initial=0.0).sum())
         limited = self.instance.capacity[self.instance.capacity < NO_LIMIT]
         self._room = max(1.0, float(limited.sum()))
 

@@ -79,7 +79,7 @@ class Counting:
             before = self.run.objective
             if before is not None:
                 self.program.narrow(float(before))
-            self._tighten()
+            self._first_bound()
             if self.run.should_stop():
                 break
             self._find()
@@ -104,18 +104,14 @@ class Counting:
             for rule in (one_device, fill):
                 solve_by(partial(carry_out, rule), self.problem, self.run)
 
-    def _tighten(self) -> None:
-        """Add rows for memories, as long as the linear program breaks some, and report what it proves."""
-        for _ in range(MOST_ROUNDS):
-            linear = self.program.linear()
-            found = minimise(linear, self.run.remaining())
-            if found is None:
-                return
-            if not self.program.tighten(found.point) or self.run.should_stop():
-                prices = np.concatenate([found.most_price, found.equal_price])
-                value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), prices)
-                Best(self.run).report(max(0.0, value) * self.program.unit, SOURCE)
-                return
+    def _first_bound(self) -> None:
+        """Report what the linear program proves."""
+        linear = self.program.linear()
+        found = minimise(linear, self.run.remaining())
+        if found is not None:
+            prices = np.concatenate([found.most_price, found.equal_price])
+            value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), prices)
+            Best(self.run).report(max(0.0, value) * self.program.unit, SOURCE)
 
     def _find(self) -> None:
         """Ask for counts until they are a plan, and report it."""

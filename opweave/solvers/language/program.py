@@ -8,8 +8,7 @@ held[p,d] device d holds the shared parameter p. With T[r] repetitions of a peri
 * the cut point before place k on d: x[r,k-1,o] that leave to d = x[r,k,o] that enter from d. Before place 0, hand[r,d]
   enters from outside and hand[r+1,d] leaves; if T[r] > 1, place K - 1 leads back there.
 * on[r,k,j,d] = sum of x[r,k,o] over options with operator j on d
-* device d: bytes of what is on it <= its memory. Where a point holds pieces only in parts, a facet of the whole numbers
-  of pieces that fit together (:mod:`.packing`).
+* device d: bytes of what is on it <= its memory
 * on[r,k,j,d] <= T[r] x held[p,d] for every parameter p of operator j
 * set S of (place, device) that counts use but do not reach: options that pass one <= T[r] x those that come into S
 
@@ -20,15 +19,12 @@ for sets S say so; those that matter are added when counts break them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.solvers.language.chain import Chain
-from opweave.solvers.language.packing import broken_facet
 from opweave.solvers.linear import LinearProgram, SparseRows
 
 FULL = 100.0
@@ -39,15 +35,6 @@ SECONDS = 1000.0
 
 SLACK = 1e-6
 """Relative tolerance above a known plan within which options are kept."""
-
-
-class _Memory(NamedTuple):
-    """A memory and what may be in it: for each size a column that counts the pieces, and their greatest number."""
-
-    bytes: int
-    together: IntArray
-    sizes: IntArray
-    most: IntArray
 
 
 class CountProgram:
@@ -85,7 +72,7 @@ class CountProgram:
         self.held = {p: self._new(devices) for p in chain.shared_bytes}
         self.equal, self.most = SparseRows(), SparseRows()
         self._limits: list[int] = []
-        self._memories: list[_Memory] = []
+        self._together: list[tuple[IntArray, IntArray]] = []
         self._flow()
         self._memory()
         self._shared()
@@ -107,8 +94,8 @@ class CountProgram:
                 upper[on] = np.where(module.bytes[:, None] > 0, np.minimum(stretch.times, fits), stretch.times)
         for p, held in self.held.items():
             upper[held] = self.chain.shared_bytes[p] <= self.chain.capacity
-        for memory in self._memories:
-            upper[memory.together] = memory.most
+        for columns, most in self._together:
+            upper[columns] = most
         program = LinearProgram.of(cost, upper, self.most, self.equal)
         program.most_right[self._limits] -= spare * FULL
         return program
@@ -210,26 +197,12 @@ class CountProgram:
         sizes, kind = np.unique(takes, return_inverse=True)
         counts = np.zeros(len(sizes), dtype=np.int64)
         np.add.at(counts, kind, times)
-        counts = np.minimum(counts, limit // sizes)
         together = self._new(len(sizes))
+        self._together.append((together, np.minimum(counts, limit // sizes)))
         rows = self.equal.open(np.zeros(len(sizes)))
         self.equal.put(rows[kind], columns, 1.0)
         self.equal.put(rows, together, -1.0)
-        self._memories.append(_Memory(limit, together, sizes, counts))
-        self._limit(together, np.asarray(sizes * (FULL / max(limit, 1)), dtype=np.float64), FULL)
-
-    def _limit(self, columns: IntArray, amounts: FloatArray, most: float) -> None:
-        self.most.put(self.most.open(np.full(1, most)), columns, amounts)
-
-    def tighten(self, point: FloatArray) -> bool:
-        """Add a row for every memory that holds pieces only in parts; whether any."""
-        before = self.most.count
-        for memory in self._memories:
-            facet = broken_facet(memory.sizes, memory.most, memory.bytes, point[memory.together])
-            if facet is not None:
-                unit = 2.0 ** math.floor(math.log2(facet.most / FULL))  # a power of two keeps the row exact
-                self._limit(memory.together, facet.weights / unit, facet.most / unit)
-        return self.most.count > before
+        self.most.put(self.most.open(np.full(1, FULL)), together, sizes * (FULL / max(limit, 1)))
 
     def _shared(self) -> None:
         for p in self.chain.first_shared:

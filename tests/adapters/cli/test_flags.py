@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from pathlib import Path
@@ -293,15 +292,6 @@ def test_plan_names_the_problems_and_leaves_their_flags_to_them(opweave: Run) ->
     shown = opweave("plan", "--help").out
     assert all(word in shown for word in WORDS)
     assert not set(FLAGS) & set(re.findall(r"(?<=│ )--[a-z-]+", shown))
-
-
-def test_flags_are_optional_parameters_with_one_type_each() -> None:
-    types: dict[str, set[object]] = {}
-    for flag in (flag for word in ALL_WORDS for flag in flags_of(word)):
-        parameter = flag.parameter(hidden=True)
-        assert (parameter.kind, parameter.default) == (inspect.Parameter.KEYWORD_ONLY, None)
-        types.setdefault(flag.name, set()).add(str(flag.takes))
-    assert all(len(found) == 1 for found in types.values())
 
 
 def machines(*sizes: list[int] | None) -> Cluster:

@@ -163,21 +163,6 @@ def test_constraints_are_listed_by_what_solvers_do_with_them(opweave: Run) -> No
     assert "Precede" in ended.out and "Pin" not in ended.out
 
 
-def test_a_report_is_written(opweave: Run, spec: Path, tmp_path: Path) -> None:
-    ended = opweave("solve", spec, "--report", tmp_path / "new" / "report")
-    names = {path.name for path in (tmp_path / "new" / "report").iterdir()}
-    assert ended.status == 0
-    assert names == {
-        "problem.json",
-        "result.json",
-        "order.json",
-        "trace.json",
-        "memory.png",
-        "memory.svg",
-        "report.html",
-    }
-
-
 BAD_ARGUMENTS = [
     (["--solver", "magic"], "has no solver 'magic'; it has: auto"),
     (["--solver", "away"], "to get it: pip install 'opweave[away]'"),

@@ -111,19 +111,6 @@ def test_channels_that_are_split_are_cut_into_rows() -> None:
     assert sum(sum(step.bytes_in.values()) for step in judged.details.steps) == 0  # each row stays where it is
 
 
-def test_the_plan_is_verified_and_faster_than_without(tmp_path: Path) -> None:
-    graph = ow.load(net())
-    costs = ow.Costs.roofline(graph, machines())
-    plain = ow.Slicing(graph=graph, cluster=machines(), costs=costs)
-    told = ow.Slicing(graph=graph, cluster=machines(), costs=costs, geometry=ow.geometry(net(), graph=graph))
-    whole, cut = (ow.solve(problem, solver="local", time_limit=3) for problem in (plain, told))
-    assert whole.verified and cut.verified
-    assert cut.objective is not None and whole.objective is not None
-    assert cut.objective < whole.objective
-    assert {"stem", "depthwise", "groups"} <= {name for name, row in told.cuttings.items() if "rows" in row.lengths}
-    assert told.cuttings["wide"].why_whole == "its geometry is not known"
-
-
 WINDOWS = [
     ("Conv", {}),
     ("Conv", {"pads": [1, 1, 1, 1]}),

@@ -167,7 +167,7 @@ def _string_array(count: int) -> bytes:
 
 
 BROKEN = {
-    "empty": (b"", "not a GGUF file"),
+    "empty": (b"", "the file is empty"),
     "other": (b"PK\x03\x04" + bytes(40), "not a GGUF file"),
     "short": (b"GGUF\x03", "the file ends"),
     "old": (b"GGUF" + struct.pack("<I", 1) + bytes(20), "version 1 is not known"),
@@ -231,16 +231,6 @@ def test_hostile_tensors_are_refused(tmp_path: Path, name: str) -> None:
     path.write_bytes(data.replace(entry, changed.get(name, entry)))
     with pytest.raises(ow.InvalidInputError, match=sentence):
         ow.load(path)
-
-
-def test_every_cut_is_refused(tmp_path: Path) -> None:
-    write_gguf(tmp_path / "whole.gguf", llama_keys(1), llama_rows(1))
-    data = (tmp_path / "whole.gguf").read_bytes()
-    path = tmp_path / "cut.gguf"
-    for end in [*range(0, 400, 7), len(data) // 2, len(data) - 33]:
-        path.write_bytes(data[:end])
-        with pytest.raises(ow.InvalidInputError):
-            ow.load(path)
 
 
 def test_unknown_architectures_and_missing_keys(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def _header(entries: object) -> bytes:
 
 
 BROKEN = {
-    "empty": (b"", "the header is said to have 0 bytes"),
+    "empty": (b"", "the file is empty"),
     "long header": (struct.pack("<Q", 2**60) + b"{}", "1,152,921,504,606,846,976 bytes"),
     "no JSON": (struct.pack("<Q", 4) + b"abcd", "not valid JSON"),
     "a list": (_header([1]), "no JSON object"),

@@ -11,9 +11,8 @@ from matplotlib.colors import to_hex
 import opweave as ow
 from opweave.adapters.report.figures import CRITICAL, png
 from opweave.adapters.report.views import explain, show
-from opweave.adapters.runtimes.plan_exports import layer_number
 from opweave.problems.pipeline.spec import Pipeline
-from tests.problems.pipeline.test_spec import SPLIT, four
+from tests.problems.pipeline.test_spec import four
 
 
 @pytest.fixture
@@ -155,20 +154,6 @@ def test_piece_boundaries_name_what_is_passed_on() -> None:
         {"device": "b", "inputs": ["q"], "outputs": ["r"], "passed_on": ["p"]},
         {"device": "c", "inputs": ["r", "p"], "outputs": ["s"], "passed_on": []},
     ]
-
-
-def test_layer_numbers() -> None:
-    assert [layer_number(name) for name in ("h.3.attn", "blocks/7", "layer.norm", "encoder.layer.2.x", "")] == [
-        3,
-        7,
-        None,
-        2,
-        None,
-    ]
-
-
-def test_the_split_of_the_example_is_the_one_pinned() -> None:
-    assert ow.solve(four(constraints=PINNED)).solution == SPLIT
 
 
 def test_splitting_is_not_judged_without_a_proof() -> None:

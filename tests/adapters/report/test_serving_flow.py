@@ -19,12 +19,6 @@ def test_the_report_names_tokens_layers_and_the_cut(tmp_path: Path) -> None:
     assert (page.parent / "serving.png").is_file()
 
 
-def test_plans_are_compared() -> None:
-    compared = ow.compare(PROBLEM, ["equal_layers", "auto"])
-    assert "found by" in compared.explain()
-    assert {row.solver for row in compared.rows} == {"equal_layers", "auto"}
-
-
 def test_a_layer_that_is_forbidden_everywhere_is_a_conflict() -> None:
     devices = [device.name for device in PROBLEM.cluster.devices]
     rules = [ow.Forbid(op=PROBLEM.layers[0], device=device) for device in devices]

@@ -14,7 +14,6 @@ from rich.console import Console
 import opweave as ow
 from opweave.adapters.report import progress_line
 from opweave.problems.shown import find_view
-from tests.tiny import PROBLEMS
 
 EVIL = "<script>alert(1)</script>"
 
@@ -170,12 +169,6 @@ def test_what_cannot_be_shown_says_so() -> None:
     with pytest.raises(ow.InvalidInputError, match="Own has nothing to show for 'zoom'"):
         Own(problem="p", status="unknown", termination="time_limit", solver="x").zoom()
     assert find_view("Nothing", "html") is None
-
-
-@pytest.mark.parametrize("kind", PROBLEMS)
-def test_the_plan_of_every_problem_is_a_table(kind: str) -> None:
-    pytest.importorskip("pandas")
-    assert len(ow.solve(PROBLEMS[kind]).to_pandas()) >= 1
 
 
 def test_a_notebook_without_widgets_shows_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:

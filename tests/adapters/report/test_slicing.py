@@ -7,8 +7,7 @@ import json
 import pytest
 
 import opweave as ow
-from opweave.adapters.report.figures import png
-from opweave.adapters.report.views import show, view_for
+from opweave.adapters.report.views import show
 from tests.problems.slicing.test_spec import chain
 
 
@@ -36,18 +35,9 @@ def test_plan_trace_and_steps_are_plain_data(solved: tuple[ow.Slicing, ow.Result
     assert dict(view.rows())["speed-up"]
 
 
-def test_pictures_are_drawn(solved: tuple[ow.Slicing, ow.Result]) -> None:
-    for drawn in (show(*solved).figure(), ow.progress_figure(solved[0], {"auto": solved[1]})):
-        assert png(drawn).startswith(b"\x89PNG")
-
-
 def test_no_plan_is_explained() -> None:
     problem = chain(memory=(20, 20))
     assert "2 bytes short" in ow.explain(problem, ow.solve(problem))
-
-
-def test_the_command_line_knows_its_word() -> None:
-    assert view_for("slicing").problem_type is ow.Slicing
 
 
 def test_pictures_of_plans_that_take_no_time_begin_at_zero() -> None:

@@ -88,10 +88,8 @@ def test_own_rows():
     problem = twins()
 
     def extend(model, _):
-        import pyomo.environ as pyo
-
-        model.few = pyo.Constraint(expr=model.batch("o0", "d0") == 1)
-        model.late = pyo.Constraint(expr=model.start("o2", "d1") >= 3.0 * model.on("o2", "d1"))
+        model.add(model.batch("o0", "d0") == 1)
+        model.add(model.start("o2", "d1") >= 3.0 * model.on("o2", "d1"))
 
     result = ow.solve(problem, solver="highs", extend=extend)
     assert result.solution.inputs_by_device()["o0", "d0"] == 1

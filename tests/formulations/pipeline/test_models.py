@@ -12,9 +12,6 @@ from hypothesis import given, settings
 import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.arrays import to_arrays
-from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.modeling.whole import Arc
 from opweave.formulations.pipeline.flow import Flow
 from opweave.formulations.pipeline.instance import lower
 from opweave.problems.pipeline.spec import Pipeline, Stages
@@ -61,26 +58,6 @@ def test_rows_of_ones_own() -> None:
     assert bound.solution.devices_by_operator()["Q"] == {"b"}
     expected = ow.solve(four(constraints=[ow.Pin(op="Q", device="b")]))
     assert bound.objective == expected.objective
-
-
-def test_a_circuit_is_one_round() -> None:
-    pairs = [(a, b) for a in range(4) for b in range(4)]
-    model = IntervalModel()
-    columns = {pair: model.binary() for pair in pairs}
-    model.circuits.append([Arc(*pair, column) for pair, column in columns.items()])
-    model.minimise(Linear.of(model.whole(0, 1)))
-
-    def values(*taken: tuple[int, int]) -> list[int]:
-        return [int(pair in taken) for pair in pairs] + [0]
-
-    assert model.broken(values((0, 1), (1, 2), (2, 0), (3, 3))) is None
-    assert model.broken(values((0, 0), (1, 1), (2, 2), (3, 3))) is None
-    for wrong in (
-        [(0, 1), (1, 0), (2, 3), (3, 2)],  # two rounds
-        [(0, 1), (1, 2), (2, 0)],  # 3 is neither in it nor left out
-        [(0, 1), (0, 2), (2, 0), (1, 1), (3, 3)],
-    ):
-        assert model.broken(values(*wrong)) == "arcs that are no circuit"
 
 
 def test_arrays() -> None:

@@ -10,12 +10,10 @@ import pytest
 import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
 from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.modeling.rows import Rows
 from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import lower
-from opweave.formulations.placement.jobs import Job, Pairs, apart_rows
 from opweave.formulations.placement.messages import flow_seconds, messages_of
-from opweave.formulations.placement.milp import Disjunctive
+from opweave.formulations.placement.milp import Disjunctive, Job
 from opweave.problems.errors import InfeasibleError
 from opweave.solvers.engines.engine import run_engine
 from opweave.solvers.engines.known import CpSat
@@ -61,16 +59,12 @@ def test_long_transfers_count_up_to_a_limit_and_missing_links_stay() -> None:
 
 def test_windows_that_hardly_meet_leave_no_tiny_coefficient() -> None:
     """Engines refuse coefficients of 1e-9 or less."""
-    early = Job(
-        start=0, length=Linear(), uses={0: Linear.of(2)}, ready=0.0, due=1.0 + 1e-13, shortest=0.0, latest=1.0 + 1e-13
-    )
-    late = Job(start=1, length=Linear(), uses={0: Linear.of(3)}, ready=1.0, due=2.0, shortest=0.0, latest=2.0)
-    pairs = Pairs(*(np.asarray([value]) for value in (0, 1, 4, 5)))
-    rows = Rows()
-    apart_rows(rows, [early, late], pairs)
-    sizes = np.abs(rows.block().value)
-    assert len(sizes)
-    assert sizes.min() > 1e-9
+    model = Disjunctive().build(fork())
+    fields = {"length": Linear(), "shortest": 0.0}
+    early = Job(start=0, uses={("on", 0): Linear.of(2)}, ready=0.0, due=1.0 + 1e-13, latest=1.0 + 1e-13, **fields)
+    late = Job(start=1, uses={("on", 0): Linear.of(3)}, ready=1.0, due=2.0, latest=2.0, **fields)
+    assert model.keep_apart("mine", [("early",), ("late",)], [early, late], np.zeros((2, 2), dtype=bool), print)
+    assert np.abs(model.rows("mine_rows").block().value).min() > 1e-9
 
 
 def test_reasons_name_what_is_there() -> None:

@@ -99,7 +99,7 @@ def test_a_start_obeys_the_model_and_comes_back_no_longer(context, planned):
 def test_components_have_the_names_of_operators_and_devices():
     view = to_pyomo(Disjunctive().build(fork()))
     assert view.concrete.x["make", "a"].name == "x[make,a]"
-    assert view.concrete.y["t", "a", "b"].name == "y[t,a,b]"
+    assert view.concrete.y["t", "b", "a", "b"].name == "y[t,b,a,b]"
     assert set(view.concrete.first) == {("left", "right"), ("right", "left")}
 
 

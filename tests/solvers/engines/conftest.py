@@ -30,19 +30,13 @@ def selectable(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     registry._load()
     monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
 
-    def add(engine: Engine, head_start: HeadStart = HEAD_START) -> str:
+    def add(engine: Engine, head_start: HeadStart = HEAD_START, kind: str = "memory_ordering") -> str:
+        def run(problem: ow.Problem, run: registry.Run) -> ow.Outcome:
+            return run_engine(problem, run, engine, head_start)
+
+        supports = ("order_arcs", "pairwise", "time_indexed", "model")
         register(
-            Solver(
-                name="fake",
-                problem="memory_ordering",
-                kind="engine",
-                run=lambda problem, run: run_engine(problem, run, engine, head_start),
-                about="a fake",
-                proves="optimum",
-                features=frozenset(Feature),
-                supports=("order_arcs", "pairwise", "time_indexed"),
-                options={"memory_bytes": "most bytes"},
-            )
+            Solver("fake", kind, "engine", run, "a fake", "optimum", features=frozenset(Feature), supports=supports)
         )
         return "fake"
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.whole import WholeProgram
+from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer, News, Work
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.known import Engine
@@ -57,14 +60,22 @@ def hang_with_a_helper(path: str, send: Send) -> None:
         time.sleep(1)
 
 
+def known(work: Work) -> FloatArray:
+    """The start, as an engine receives it."""
+    if isinstance(work.program, WholeProgram):
+        hint = work.program.hinted(work.start).hint
+        return np.asarray([hint[column] for column in range(len(hint))], dtype=np.float64)
+    return work.start
+
+
 def start_then_crash(work: Work, send: Send) -> Answer:
-    send(News(values=work.start))
+    send(News(values=known(work)))
     os.kill(os.getpid(), signal.SIGSEGV)
     raise AssertionError
 
 
 def start_then_hang(work: Work, send: Send) -> Answer:
-    send(News(values=work.start))
+    send(News(values=known(work)))
     time.sleep(60)
     raise AssertionError
 
@@ -74,11 +85,20 @@ def refuse(work: Work, send: Send) -> Answer:
 
 
 def wrong_values(work: Work, send: Send) -> Answer:
-    return Answer("solved", np.full(work.program.columns, 0.5), 0.0)
+    whole = isinstance(work.program, WholeProgram)
+    return Answer("solved", np.asarray(work.program.low if whole else 0.0 * known(work) + 0.5, dtype=np.float64), 0.0)
+
+
+def fractions(work: Work, send: Send) -> Answer:
+    return Answer("solved", known(work) + 0.5, 0.0)
 
 
 def nan_values(work: Work, send: Send) -> Answer:
-    return Answer("solved", np.full(work.program.columns, np.nan), 0.0)
+    return Answer("solved", known(work) * np.nan, 0.0)
+
+
+def too_few(work: Work, send: Send) -> Answer:
+    return Answer("solved", np.zeros(3), 0.0)
 
 
 def no_values(work: Work, send: Send) -> Answer:
@@ -86,7 +106,7 @@ def no_values(work: Work, send: Send) -> Answer:
 
 
 def high_bound(work: Work, send: Send) -> Answer:
-    return Answer("solved", work.start, 1e6)
+    return Answer("solved", known(work), 1e9)
 
 
 def infeasible(work: Work, send: Send) -> Answer:
@@ -94,7 +114,7 @@ def infeasible(work: Work, send: Send) -> Answer:
 
 
 class FakeChild(Engine):
-    """Runs one of the functions above."""
+    """Runs one of the functions above in the place of an engine for integer programs."""
 
     name = "fake"
 
@@ -106,3 +126,9 @@ class FakeChild(Engine):
 
     def version(self) -> str | None:
         return None
+
+
+class FakeCpSat(FakeChild):
+    """The same for programs of integers and intervals."""
+
+    takes = IntervalModel

@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from opweave.adapters.report.figures import png
 from opweave.adapters.report.views import show
@@ -14,7 +13,6 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.result import Result, Status
-from tests.strategies.specs import memory_orderings
 
 
 def _texts(problem: MemoryOrdering, result: Result[Ordering]) -> list[str]:
@@ -58,20 +56,3 @@ def test_names_with_dollar_signs_are_no_formulas(graph: OpGraph, result: Result[
 def test_no_solution_no_picture(problem: MemoryOrdering, result: Result[Ordering]) -> None:
     with pytest.raises(InvalidInputError, match="no solution"):
         show(problem, result.model_copy(update={"solution": None})).figure()
-
-
-@settings(max_examples=10)
-@given(memory_orderings(limits=False, precedes=False))
-def test_every_problem_can_be_drawn(problem: MemoryOrdering) -> None:
-    order = given_order(problem)
-    result = Result[Ordering](
-        problem="memory_ordering",
-        status="feasible",
-        termination="completed",
-        objective=problem.evaluate(order).objective,
-        bound=0,
-        solution=order,
-        verified=True,
-        solver="fake",
-    )
-    assert png(show(problem, result).figure())

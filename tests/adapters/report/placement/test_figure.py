@@ -10,7 +10,6 @@ from opweave.adapters.report.figures import BEST, CRITICAL, SENT, png
 from opweave.adapters.report.views import show
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
-from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import Operator, OpGraph
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
@@ -79,11 +78,6 @@ def test_plans_that_take_no_time(names: tuple[str, ...]) -> None:
     assert view.explain()
     assert view.rows()
     assert view.trace()
-
-
-def test_no_solution_no_picture(problem: Placement, result: Result[Schedule]) -> None:
-    with pytest.raises(InvalidInputError, match="no solution"):
-        show(problem, result.model_copy(update={"solution": None})).figure()
 
 
 def test_the_title_of_nothing() -> None:

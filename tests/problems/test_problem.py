@@ -1,0 +1,83 @@
+"""What every problem offers: fields without names, and the functions that people look for as methods."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import ClassVar
+
+import pytest
+
+import opweave as ow
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Details, Solution, Violation
+from opweave.problems.spec import Many, Name
+
+GRAPH = ow.OpGraph(
+    tensors=[ow.Tensor(id="x", bytes=4), ow.Tensor(id="y", bytes=8)],
+    operators=[ow.Operator(id="p", inputs=["x"], outputs=["y"]), ow.Operator(id="q", inputs=["y"])],
+)
+TWO = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1e9)
+COSTS = ow.Costs.from_table({name: {"a": 2.0, "b": 1.0} for name in "pq"})
+
+
+@pytest.mark.parametrize("kind", [ow.Placement, ow.BatchedMapping, ow.Pipeline, ow.Slicing])
+def test_graph_cluster_and_costs_need_no_names(kind: type) -> None:
+    assert kind(GRAPH, TWO, COSTS) == kind(graph=GRAPH, cluster=TWO, costs=COSTS)
+    assert [*inspect.signature(kind).parameters][:3] == ["graph", "cluster", "costs"]
+
+
+def test_constraints_need_no_names_and_what_is_printed_can_be_typed() -> None:
+    rules = [
+        ow.Pin("p", "a"), ow.Forbid("p", "b"), ow.Precede("p", "q"), ow.Colocate(["p", "q"]), ow.Separate(["p", "q"]),
+        ow.MaxDevices(1), ow.MemoryCap("a", "1 GB"), ow.Share("p", "a", 1),
+    ]  # fmt: skip
+    assert rules[0] == ow.Pin(op="p", device="a")
+    assert rules[6] == ow.MemoryCap(device="a", bytes=10**9)
+    for each in (*rules, TWO.devices[0], GRAPH.tensors[0]):
+        assert eval(repr(each), vars(ow)) == each
+
+
+def test_problems_are_solved_and_written_by_their_methods() -> None:
+    problem = ow.Placement(GRAPH, TWO, COSTS, constraints=[ow.Pin("p", "a")])
+    assert problem.solve(solver="highs").objective == ow.solve(problem).objective
+    assert problem.to_pyomo().name == ow.build_model(problem).name
+    pytest.importorskip("pymoo")
+    assert problem.to_pymoo().n_var == ow.pymoo_problem(problem).n_var
+
+
+class Chosen(Solution):
+    names: Many[Name]
+
+
+class Cover(Problem[Chosen, Details]):
+    """Choose operators so that every tensor is touched; nothing has a time."""
+
+    solution_type: ClassVar[type[Solution]] = Chosen
+    unit: ClassVar[str] = "operators"
+
+    def rules(self, solution: Chosen, timeline: object) -> Iterable[Violation]:
+        assert timeline is None
+        touched = {name for op in self.graph.operators if op.id in solution.names for name in (*op.inputs, *op.outputs)}
+        for name in self.graph.tensor_ids:
+            if name not in touched:
+                yield Violation(rule="touched", message=f"nothing touches {name!r}")
+
+    def measure(self, solution: Chosen, timeline: object) -> int:
+        return len(solution.names)
+
+    def assumptions(self) -> str:
+        return "every tensor is touched"
+
+
+class Unpriced(Cover):
+    measure = Problem.measure
+
+
+def test_a_problem_without_times_needs_no_play() -> None:
+    judged = Cover(GRAPH).evaluate(Chosen(names=["p"]))
+    assert (judged.objective, judged.violations, judged.timeline) == (1, (), None)
+    judged = Cover(GRAPH).evaluate(Chosen(names=["q"]))
+    assert (judged.objective, [each.rule for each in judged.violations]) == (None, ["touched"])
+    with pytest.raises(ow.OpweaveError, match=r"Unpriced has neither play\(\) nor measure\(\)"):
+        Unpriced(GRAPH).evaluate(Chosen(names=["p"]))
