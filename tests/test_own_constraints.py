@@ -65,7 +65,7 @@ SUBJECTS = {
 }
 CASES = [(kind, name) for kind, subject in SUBJECTS.items() for name in subject.names]
 
-FEW = {"population": 16, "generations": 10}
+FEW = {"population": 16, "generations": 6}
 SHORT = dict.fromkeys(("pymoo", "geneflow"), FEW)
 """Options of solvers that would otherwise run for long."""
 

@@ -80,7 +80,7 @@ def test_the_referee_by_hand() -> None:
 
 
 @pytest.mark.parametrize("solver", ["auto", "highs", "lower_cheapest"])
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(problem=mixed_precisions())
 def test_solvers_agree_with_brute_force(solver: str, problem: MixedPrecision) -> None:
     optimum, result = best(problem), ow.solve(problem, solver=solver)

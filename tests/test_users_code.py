@@ -25,41 +25,23 @@ class Quiet(ow.Constraint):
         return ()
 
 
-class InModels(Quiet):
-    """Its expression with handles raises."""
+def told(target: str, expression) -> type[Quiet]:
+    """A rule that is expressed for one target."""
+    rule = type(f"In_{target}", (Quiet,), {})
+    ow.express(rule, target)(expression)
+    return rule
 
 
-class InOrders(Quiet):
-    """Its arcs raise, once the first one is there."""
-
-
-class InSteps(Quiet):
-    """Its step rule raises when it is asked."""
-
-
-class UnknownArc(Quiet):
-    """Its arc leads to an operator that is not there."""
-
-
-@ow.express(InModels, "model")
-def _in_models(model, rule) -> None:
-    raise ZeroDivisionError
-
-
-@ow.express(InOrders, "order_arcs")
-def _in_orders(problem, rule):
+def raise_late(problem, rule):
     yield "a", "c"
     raise ZeroDivisionError
 
 
-@ow.express(InSteps, "step_rule")
-def _in_steps(problem, rule):
-    return lambda done, op: 1 / 0
-
-
-@ow.express(UnknownArc, "order_arcs")
-def _unknown_arc(problem, rule):
-    return [("a", "d")]
+InModels = told("model", lambda model, rule: 1 / 0)
+InOrders = told("order_arcs", raise_late)
+InSteps = told("step_rule", lambda problem, rule: lambda done, op: 1 / 0)
+UnknownArc = type("UnknownArc", (Quiet,), {})
+ow.express(UnknownArc, "order_arcs")(lambda problem, rule: [("a", "d")])
 
 
 def under(kind: str, rule: ow.Constraint) -> ow.Problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import opweave as ow
 
@@ -27,18 +26,6 @@ CHAIN = ow.OpGraph(
     outputs=["c"],
 )
 """The same operators, each of which reads what the one before it makes."""
-
-
-class NotNext(ow.Constraint):
-    """A rule of a user's own about the order."""
-
-    op: str
-    other: str
-
-    def violations(self, problem: Any, solution: Any) -> Any:
-        order = list(solution.order)
-        if order.index(self.op) + 1 == order.index(self.other):
-            yield self.broken("one follows the other")
 
 
 PROBLEMS: dict[str, ow.Problem] = {

@@ -29,7 +29,7 @@ def test_by_hand():
     assert best_ordering(problem) == best_ordering_by_states(problem) == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(problem=memory_orderings(max_operators=5))
 def test_the_oracles_agree(problem):
     plain, _ = best_ordering(problem)

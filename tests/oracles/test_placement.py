@@ -65,7 +65,7 @@ def test_the_oracles_agree(problem):
     assert best == (plainest(problem) if best is None else pytest.approx(plainest(problem), rel=1e-9))
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(problem=placements(max_operators=5, precedes=True))
 def test_the_referee_accepts_what_the_oracle_finds(problem):
     best, plan = best_placement(problem)

@@ -54,7 +54,7 @@ def test_fit_keeps_experts_with_the_host_until_the_rest_fits() -> None:
     assert all(result.solution.device[f"layers.{k}.attention"] == "d0" for k in range(5))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(problem=small_problems())
 def test_none_beats_the_plan(problem: Placement) -> None:
     best = ow.solve(problem, solver="layers")

@@ -67,7 +67,7 @@ def test_two_branches(objective: str, optimum: int, plain: bool) -> None:
 
 
 @given(memory_orderings(max_operators=6), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_every_reading_of_odd_graphs(problem: MemoryOrdering, plain: bool) -> None:
     check_optimal(problem, best_ordering(problem)[0], options={"plain": plain})
 

@@ -108,7 +108,7 @@ def test_bounds_are_below_every_order_and_l2_is_not_below_l1(problem: ow.MemoryO
     assert lazily == max([arrays.start_bytes, *cut])
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(problem=peaks(), sign=st.sampled_from([FORWARD, BACKWARD]), below=st.integers(0, 3))
 def test_decide_is_exact(problem: ow.MemoryOrdering, sign: int, below: int) -> None:
     instance = lower(problem)

@@ -35,7 +35,7 @@ KERAS = Path(__file__).parents[3] / "benchmarks" / "graphs" / "keras"
 
 
 @pytest.mark.parametrize("goal", ["bottleneck", "transfers", "latency"])
-@settings(max_examples=35)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_the_optimum_is_proved(goal: str, data: st.DataObject) -> None:
     problem = data.draw(pipelines(7, 6, goal=goal))
@@ -49,7 +49,7 @@ def test_the_optimum_is_proved(goal: str, data: st.DataObject) -> None:
         assert math.isclose(result.objective, optimum, rel_tol=1e-9, abs_tol=1e-12)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(problem=replicated_pipelines())
 def test_replicas_agree_with_brute_force(problem: Pipeline) -> None:
     optimum = best_pipeline(problem)[0]

@@ -33,7 +33,7 @@ def best_priced(problem: ow.Placement, rng: np.random.Generator) -> float:
     return max(found)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("make", [partial(small_problem, memory=True), twin_problem])
 def test_no_price_proves_more_than_the_optimum(seed: int, make: Callable[[int], ow.Placement]) -> None:
     problem = make(seed)
@@ -155,7 +155,7 @@ def test_what_is_known_at_huge_prices_proves_no_more_at_small_ones(seed: int) ->
     assert checked
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_heads_with_clusters_lie_between_plain_ones_and_the_optimum(seed: int) -> None:
     problem = small_problem(seed)
     optimum, _ = best_placement(problem)

@@ -95,7 +95,7 @@ def test_annealing_writes_the_plan_whose_latency_it_returns(problem: ow.Slicing,
         assert found <= starts[0].seconds * (1 + 1e-9) or not starts[0].legal
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(case=planned_slicings(max_operators=4, constraints=False))
 def test_genes_stand_for_their_plan(case: tuple[ow.Slicing, ow.Slices]) -> None:
     problem, plan = case
