@@ -57,7 +57,7 @@ def published(**_: bool) -> Iterator[tuple[object, ...]]:
 @table("Blocks of vLLM's cache", "layers | published | ours | error %")
 def blocks(**_: bool) -> Iterator[tuple[object, ...]]:
     """Blocks of cache of the smallest stage; the room of a stage follows from the first row."""
-    config, _ = CONFIGS["Meta-Llama-3-70B"]
+    config = CONFIGS["Meta-Llama-3-70B"][0]
     model = from_config(config | {"quantization_config": {"quant_method": "fp8"}}, "Llama-3-70B, FP8")
     last = sum(layer.bytes for layer in model.layers[:10]) + model.head.bytes
     room = last + 1476 * 16 * 10 * 4096

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,15 +14,39 @@ from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.measures import busy_seconds, critical_path, moved_bytes
-from opweave.problems.on_cluster import held
+from opweave.problems.on_cluster import OnCluster, held
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time, over_memory
 from opweave.problems.solution import TIME_TOLERANCE, Violation, broken
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import Activities, ActivityKind, Lifetimes, Names, Timeline, devices_and_ports, joined
 
-if TYPE_CHECKING:
-    from opweave.problems.batched_mapping.spec import BatchedMapping, BatchTransfer
-    from opweave.problems.placement.spec import Placement, Transfer
+
+class Sending(Protocol):
+    """A transfer of a plan."""
+
+    @property
+    def tensor(self) -> str:
+        """The tensor that is sent."""
+
+    @property
+    def consumer(self) -> str | None:
+        """The operator that it is sent for; None if it is sent once for all readers."""
+
+    @property
+    def source(self) -> str:
+        """The device that sends it."""
+
+    @property
+    def target(self) -> str:
+        """The device that receives it."""
+
+    @property
+    def start(self) -> float:
+        """Seconds."""
+
+    @property
+    def end(self) -> float:
+        """Seconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,10 +177,10 @@ def transfer_times(cluster: Cluster, source: IntArray, target: IntArray, size: F
 
 
 def play(
-    problem: Placement | BatchedMapping,
+    problem: OnCluster,
     runs: Runs,
     run_of: IntArray,
-    transfers: Sequence[Transfer | BatchTransfer],
+    transfers: Sequence[Sending],
     *,
     ports: bool = False,
     for_all: bool = False,
@@ -195,7 +219,7 @@ def play(
 
 
 def _needs(
-    problem: Placement | BatchedMapping, runs: Runs, run_of: IntArray, *, for_all: bool, per_input: bool
+    problem: OnCluster, runs: Runs, run_of: IntArray, *, for_all: bool, per_input: bool
 ) -> tuple[Reads, Needs, IntArray]:
     """Follow every input along every tensor; also the run that waits for every need."""
     graph, cluster, batch = problem.graph, problem.cluster, run_of.shape[1]
@@ -232,7 +256,7 @@ def _needs(
     return Reads(read, tensor[entry], made, need), needs.at(first[order]), taker[first[order]]
 
 
-def _listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Transfer | BatchTransfer]) -> Sent:
+def _listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Sending]) -> Sent:
     """The transfers of a plan as columns, before it is known which needs they meet."""
     index, none = cluster.device_index, np.full(len(transfers), -1, dtype=np.int64)
     rows = [
