@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pymoo.core.problem import Problem as AnyPymooProblem
@@ -14,9 +14,11 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 from opweave.solvers.evolution.encoding import Encoding
-from opweave.solvers.evolution.objectives import Objectives, Worth
 
-Watcher = Callable[[FloatArray, Worth], None]
+if TYPE_CHECKING:
+    from opweave.solvers.evolution.objectives import Objectives, Worth
+
+Watcher = Callable[[FloatArray, "Worth"], None]
 """Called with every array of rows that has been judged, and its worth."""
 
 
