@@ -203,5 +203,5 @@ def element_bits(dtype: str) -> int | None:
     """
     if dtype in KINDS["element_bits"]:
         return int(KINDS["element_bits"][dtype])
-    found = re.match("[A-Za-z]+([0-9]+)", dtype)
+    found = re.match("[A-Za-z]+(1|2|3|4|6|8|16|32|64|128)(?![0-9])", dtype)
     return int(found[1]) if found else None

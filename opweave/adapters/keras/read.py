@@ -88,14 +88,15 @@ def keras_geometry(
 
 
 def _reading(layer: Any, shape: Shape, layout: Layout) -> Reading:
-    axis = channel_axis(len(shape), layout)
-    depthwise = type(layer).__name__ == "DepthwiseConv2D" and axis is not None
+    axis, groups = channel_axis(len(shape), layout), int(getattr(layer, "groups", 1))
+    if type(layer).__name__ == "DepthwiseConv2D" and axis is not None:
+        groups = shape[axis]
     return Reading(
         shape=shape,
         kernel=getattr(layer, "kernel_size", getattr(layer, "pool_size", (None,)))[0],
         stride=int(getattr(layer, "strides", (1,))[0]),
         dilation=int(getattr(layer, "dilation_rate", (1,))[0]),
-        groups=shape[axis] if depthwise else int(getattr(layer, "groups", 1)),
+        groups=groups,
         padding="same" if getattr(layer, "padding", "") == "same" else 0,
         axes=[int(getattr(layer, "axis", 0))],
     )

@@ -90,7 +90,7 @@ def _reading(node: NodeProto, op: Operator, sort: str, shape: Shape, constants: 
         axes = _integers(constants.get(node.input[1]))
     if sort in ("joined", "split"):
         axes = [given.get("axis", int(sort == "joined"))]
-    auto = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VALID": 0}
+    auto: dict[str, int | str] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VALID": 0}
     return Reading(
         shape=shape,
         alone=whole if sort == "joined" else len(op.inputs) == 1 and node.input[0] == op.inputs[0],

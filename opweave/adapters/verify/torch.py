@@ -44,8 +44,10 @@ def verify_torch(
         graph = from_torch(program)
         run = runnable(program, graph)
         flat = run.flat_inputs(args, kwargs) if args or kwargs else _made_up(run, seed)
-        execute = _ordered if isinstance(solution, Ordering) else _split
-        ran = execute(run, graph, solution, flat)
+        if isinstance(solution, Ordering):
+            ran = _ordered(run, graph, solution, flat)
+        else:
+            ran = _split(run, graph, solution, flat)
         plain = outputs_of(_whole(run, _copies(flat)))
         about = {"model": graph.name, "runtime": f"torch {torch.__version__}"}
         apart = difference(ran.outputs, plain)[1]
