@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
 from opweave.adapters.graphs.geometry import Reading, Shape, fitting, geometry_of, shapes_of
-from opweave.adapters.graphs.kinds import FrameworkKinds
-from opweave.adapters.onnx.model import operator_nodes, read_model
+from opweave.adapters.onnx.model import KINDS, operator_nodes, read_model
 from opweave.problems.graph import Operator, OpGraph
 from opweave.problems.limits import Limits
 from opweave.problems.slicing.geometry import Geometry
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
-
-KINDS = FrameworkKinds(__file__)
 
 VIEWS = KINDS.names("views")
 """Operators whose output shares the storage of their first input, as in ONNX Runtime."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, Segment, Span, make_folder, mapped, size_of, write_segments
+from opweave.adapters.graphs.kinds import FrameworkKinds
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph_arrays import Adjacency, find_cycle, topological_order
@@ -24,6 +25,9 @@ from opweave.problems.limits import Limits
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
+
+KINDS = FrameworkKinds(__file__)
+"""What is known of operator kinds."""
 
 LARGE_BYTES = 8192
 """Data of more bytes is taken out. Shape inference needs only small constants, such as the shape of a Reshape."""

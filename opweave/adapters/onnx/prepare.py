@@ -12,8 +12,7 @@ import numpy as np
 from opweave.adapters.dims import advice
 from opweave.adapters.files import PathLike
 from opweave.adapters.onnx.dims import guesses, open_dimensions, sizes_of_inputs
-from opweave.adapters.onnx.kinds import KINDS
-from opweave.adapters.onnx.model import OnnxFile, Shaped, complete, read_model, reads_of, title
+from opweave.adapters.onnx.model import KINDS, OnnxFile, Shaped, complete, read_model, reads_of, title
 from opweave.adapters.onnx.sizes import (
     SEQUENCE,
     Sized,

@@ -10,8 +10,8 @@ from opweave.adapters.assemble import Node, Parts, Value, assemble
 from opweave.adapters.files import PathLike
 from opweave.adapters.graphs.kinds import INPLACE_KINDS
 from opweave.adapters.graphs.names import UniqueNames
-from opweave.adapters.onnx.kinds import KINDS, RUNTIME_INPLACE_KINDS, VIEWS, node_flops
-from opweave.adapters.onnx.model import complete, inner_graphs, operator_nodes, reads_of, title
+from opweave.adapters.onnx.kinds import RUNTIME_INPLACE_KINDS, VIEWS, node_flops
+from opweave.adapters.onnx.model import KINDS, complete, inner_graphs, operator_nodes, reads_of, title
 from opweave.adapters.onnx.prepare import Inputs, Prepared, constants_of, prepare
 from opweave.adapters.onnx.scratch import kernel_scratch
 from opweave.adapters.onnx.sizes import SEQUENCE, Sized

@@ -29,9 +29,9 @@ from onnx import (
 
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.adapters.onnx.dims import fix_dimensions, open_dimensions
-from opweave.adapters.onnx.kinds import KINDS
 from opweave.adapters.onnx.measured import runtime_types
 from opweave.adapters.onnx.model import (
+    KINDS,
     LARGE_BYTES,
     OnnxFile,
     Shaped,
