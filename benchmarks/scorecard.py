@@ -5,9 +5,8 @@ on where it ended. What a shorter limit proved is not solved again. ``--against 
 an earlier run; with ``--seconds`` omitted as well, nothing is solved. ``--only REGEX`` selects by title;
 ``--smoke`` solves tiny instances only.
 
-All solves run one after the other in this process, with one thread. On a busy machine, ``--stretch`` lengthens every
-limit by what a short loop says that this process gets of a processor, so that a solve has about as many processor
-seconds as its limit says. A plan under ``extend`` is judged by the rule, too, because the referee does not know the
+All solves run one after the other in this process, with one thread; the table counts those that other jobs disturbed.
+A plan under ``extend`` is judged by the rule, too, because the referee does not know the
 rows.
 """
 
@@ -19,7 +18,6 @@ import math
 import re
 import statistics
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,21 +35,10 @@ SAME = 1e-6
 DISTURBED = 0.7
 """Processor seconds of a solve without proof, as a share of its limit, below which other jobs disturbed it."""
 
-PROBE_SECONDS, MOST_STRETCHED = 0.3, 3.0
-
 
 def key(title: str, limit: float) -> str:
     """The name of a row in the file."""
     return f"{title} | {limit:g} s"
-
-
-def stretched(limit: float) -> float:
-    """The wall seconds in which this process will probably get as many processor seconds as the limit says."""
-    with timed() as clock:
-        began = time.process_time()
-        while time.process_time() - began < PROBE_SECONDS:
-            pass
-    return limit * min(MOST_STRETCHED, max(1.0, clock.seconds / PROBE_SECONDS))
 
 
 def disturbed(row: Row) -> bool:
@@ -59,9 +46,9 @@ def disturbed(row: Row) -> bool:
     return "error" not in row and not row["proved"] and row["processor"] < DISTURBED * row["limit"]
 
 
-def solved(instance: Instance, limit: float, solver: str, given: float | None = None) -> Row:
-    """One solve, with ``given`` seconds in place of the limit; what it raises becomes the row's ``error``."""
-    row: Row = {"kind": instance.kind, "title": instance.title, "limit": limit, "given": round(given or limit, 2)}
+def solved(instance: Instance, limit: float, solver: str) -> Row:
+    """One solve; what it raises becomes the row's ``error``."""
+    row: Row = {"kind": instance.kind, "title": instance.title, "limit": limit}
     try:
         problem = instance.problem()
     except FileNotFoundError as missing:
@@ -70,7 +57,7 @@ def solved(instance: Instance, limit: float, solver: str, given: float | None = 
     began = processor_seconds()
     with timed() as clock:
         try:
-            result = ow.solve(problem, solver=solver, time_limit=given or limit, **extend)
+            result = ow.solve(problem, solver=solver, time_limit=limit, **extend)
         except Exception as error:  # a row that says so, and the others go on
             return row | {"error": f"{type(error).__name__}: {error}"[:300]}
     row |= {
@@ -142,8 +129,7 @@ def measure(rows: Rows, chosen: Sequence[Instance], arguments: argparse.Namespac
             name = key(instance.title, limit)
             if name not in rows or rows[name].get("missing"):
                 before = proved_before(rows, instance.title, limit)
-                given = stretched(limit) if arguments.stretch and before is None else limit
-                rows[name] = before or solved(instance, limit, arguments.solver, given)
+                rows[name] = before or solved(instance, limit, arguments.solver)
                 if arguments.out is not None:
                     partial = arguments.out.with_suffix(".part")
                     partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
@@ -266,7 +252,6 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, metavar="FILE", help="rows are kept here, and taken from here")
     parser.add_argument("--against", type=Path, metavar="FILE", help="rows of an earlier run")
     parser.add_argument("--solver", default="auto")
-    parser.add_argument("--stretch", action="store_true", help="longer limits where the machine is busy")
     parser.add_argument("--smoke", action="store_true", help="tiny instances")
     return parser.parse_args()
 

@@ -42,7 +42,7 @@ NAMED = {
 """The algorithms that are known by name; any other one is given as an object."""
 
 OPTIONS = {
-    "algorithm": f"{', '.join(NAMED)}, or an object of pymoo's",
+    "algorithm": "a name, such as ga, brkga, de, pso or cmaes, or an object of pymoo's",
     "population": "rows of a generation",
     "generations": "most generations; 0 for as many as time allows; without a time limit, more for larger problems",
     "seeded": "whether the first rows contain the plans of baselines and list schedulers",

@@ -63,7 +63,7 @@ def test_no_plan_is_explained():
     devices = [device.model_copy(update={"memory_bytes": 10}) for device in problem.cluster.devices]
     cluster = problem.cluster.model_copy(update={"devices": tuple(devices)})
     small = problem.model_copy(update={"cluster": cluster})
-    assert "no batch fits" in ow.explain(small, ow.solve(small))
+    assert "bytes for its smallest batch" in ow.explain(small, ow.solve(small))
 
 
 def filled(figure, *, row=0):
