@@ -107,6 +107,8 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         out.
     restricts
         Whether it leaves out solutions of the problem; then its bounds prove nothing.
+    to_read
+        Whether it is written to be read beside a paper; then it is no default where there is another.
     context
         What is known before the model is written.
     """
@@ -118,6 +120,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
     source: ClassVar[str] = ""
     requires: ClassVar[str] = ""
+    to_read: ClassVar[bool] = False
     reading: ClassVar[str | None] = None
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
     restricts: bool = False
@@ -356,9 +359,9 @@ def _load_own(kind: str) -> None:
 def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
     """Class decorator that makes a formulation selectable: ``solve(..., formulation=name)``, ``build_model``.
 
-    The first one registered for a problem is its default; for opweave's problems, opweave's own come first. A package
-    may name a class instead as an entry point of the group ``opweave.formulations``. Side constraints may be expressed
-    for it with the handles of its model.
+    The first one registered for a problem is its default, before those to be read beside papers; for opweave's
+    problems, opweave's own come first. A package may name a class instead as an entry point of the group
+    ``opweave.formulations``. Side constraints may be expressed for it with the handles of its model.
 
     Raises
     ------
@@ -396,7 +399,7 @@ def formulation_names(kind: str, takes: type[LinearModel] = LinearModel) -> tupl
         for (problem, _), formulation in _FORMULATIONS.items()
         if problem == kind and issubclass(formulation.model_type, IntervalModel) == issubclass(takes, IntervalModel)
     ]
-    return tuple(each.name for each in sorted(found, key=lambda each: each.reading is not None))
+    return tuple(each.name for each in sorted(found, key=lambda each: (each.reading is not None, each.to_read)))
 
 
 def find_formulation(

@@ -32,6 +32,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         The handles of its model.
     """
 
+    to_read: ClassVar[bool] = True
     timed: ClassVar[tuple[str, ...]] = ()
     handles: ClassVar[tuple[str, ...]] = ()
 
