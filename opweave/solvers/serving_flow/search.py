@@ -67,7 +67,8 @@ def limits_of(instance: ServingInstance) -> Limits:
     held = instance.place[end] - instance.place[first]
     speeds = np.where(end > first, instance.rates[:, np.maximum(end - first, 0)], 0.0)
     speeds[held > instance.memory[:, None, None]] = 0.0
-    most = instance.port[:, None] / np.maximum(instance.sizes, TINY)
+    with np.errstate(over="ignore"):  # what has no bytes may pass without limit
+        most = instance.port[:, None] / np.maximum(instance.sizes, TINY)
     most[:, [0, -1]] = np.inf
     speeds = np.minimum(speeds, np.minimum(most[:, :, None], most[:, None, :]))
     names = np.asarray(instance.names)
