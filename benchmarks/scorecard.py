@@ -5,9 +5,8 @@ on where it ended. What a shorter limit proved is not solved again. ``--against 
 an earlier run; with ``--seconds`` omitted as well, nothing is solved. ``--only REGEX`` selects by title;
 ``--smoke`` solves tiny instances only.
 
-All solves run one after the other in this process, with one thread; the table counts those that other jobs disturbed.
-A plan under ``extend`` is judged by the rule, too, because the referee does not know the
-rows.
+All solves run one after the other in this process, with one thread. A plan
+under ``extend`` is judged by the rule, too, because the referee does not know the rows.
 """
 
 from __future__ import annotations
@@ -32,18 +31,10 @@ Rows = dict[str, Row]
 SAME = 1e-6
 """Relative difference up to which plans and bounds are equal."""
 
-DISTURBED = 0.7
-"""Processor seconds of a solve without proof, as a share of its limit, below which other jobs disturbed it."""
-
 
 def key(title: str, limit: float) -> str:
     """The name of a row in the file."""
     return f"{title} | {limit:g} s"
-
-
-def disturbed(row: Row) -> bool:
-    """Whether other jobs took much of the processor."""
-    return "error" not in row and not row["proved"] and row["processor"] < DISTURBED * row["limit"]
 
 
 def solved(instance: Instance, limit: float, solver: str) -> Row:
@@ -231,11 +222,10 @@ def summary(rows: Mapping[str, Row]) -> None:
                 sum(bool(row.get("proved")) for row in group),
                 f"{100 * statistics.mean(gaps):.2f}" if gaps else "-",
                 f"{100 * max(gaps):.2f}" if gaps else "-",
-                sum(map(disturbed, group)),
                 sum("error" in row for row in group),
             )
         )
-    header = "problem | limit | rows | plans | proved | mean gap % | worst | disturbed | errors"
+    header = "problem | limit | rows | plans | proved | mean gap % | worst | errors"
     show("By problem", header, table)
 
 
