@@ -169,9 +169,10 @@ def read_size(text: str) -> int:
 
 _PREFIXES = {"": 1.0} | {letter: 1000.0 ** (power + 1) for power, letter in enumerate("kMGTPE")}
 _PREFIXES |= {f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")} | {"K": 1000.0}
-_NUMBER = r"\s*(\d{1,20}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)\s*([kKMGTPE]i?|)"
-_OPERATIONS = _NUMBER + r"(?i:FLOPS?|OPS?)(?i:/s|ps)?\s*"
-_BYTES_OR_BITS = _NUMBER + r"(B|Bytes?|bytes?|bits?|b)(/s|ps)\s*"
+_NUMBER = r"\s*(\d{1,20}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)\s*"
+_PREFIXED = _NUMBER + r"([kKMGTPE]i?|)"
+_OPERATIONS = _PREFIXED + r"(?i:FLOPS?|OPS?)(?i:/s|ps)?\s*"
+_BYTES_OR_BITS = _PREFIXED + r"(B|Bytes?|bytes?|bits?|b)(/s|ps)\s*"
 
 
 def read_operations(text: str) -> float:
@@ -224,16 +225,16 @@ def read_time(text: str) -> float:
     Raises
     ------
     InvalidInputError
-        When the text is not of this form.
+        If the text is no such time.
 
     Examples
     --------
     >>> read_time("3 ms"), read_time("2 min")
     (0.003, 120.0)
     """
-    found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)\s*(\S+)\s*", text)
+    found = re.fullmatch(_NUMBER + r"(\S+)\s*", text, re.ASCII)
     if found is None or found[2] not in _TIME:
-        raise InvalidInputError(f"{text!r:.60} is no time; write it as '3 ms', '10 us' or 0.003")
+        raise InvalidInputError(f"{text!r:.60} is not a time; write it as '3 ms', '10 us' or 0.003")
     return float(found[1]) * _TIME[found[2]]
 
 
