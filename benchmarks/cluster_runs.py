@@ -1,8 +1,8 @@
 """Pipelines that really run: measured throughput against the prediction, on workers of this machine.
 
 ``python -m benchmarks.cluster_runs`` runs models of torchvision (random weights) on two workers with one thread each,
-and emulated boards around a Wi-Fi router, whose plans come from the paper's
-method (``kpath``), its greedy baseline, filling and ``auto``.
+and on emulated boards around a Wi-Fi router, whose plans come from the paper's method (``kpath``), its greedy baseline,
+filling and ``auto``.
 """
 
 from __future__ import annotations

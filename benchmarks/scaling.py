@@ -4,10 +4,9 @@ Run ``python -m benchmarks.scaling``; ``--smoke`` uses a few instances and short
 one thread until it is proved or its limit is up, then with two threads in the same way. The table compares the times to
 the wider of the two final gaps, which both runs reach. If both prove the optimum, these are the times of the proof.
 
-The instances are those of the scorecard, without users' rules. The hardest are those on
-which one thread improves its gap last, whatever two threads do, because an instance that one core solves in a second
-says little about a second core. Graphs are built, loops compiled and processes started before. Nothing else should run
-on the machine.
+The instances are those of the scorecard, without users' rules. The hardest are those on which one thread improves its
+gap last, whatever two threads do, because an instance that one core solves in a second says little about a second
+core. Graphs are built, loops compiled and processes started before. Nothing else should run on the machine.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ import re
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import MAX_BYTES
 
-_FACTORS = {"": 1, "B": 1}
-_FACTORS |= {f"{letter}iB": 1024 ** (power + 1) for power, letter in enumerate("KMGTP")}
+_FACTORS = {"": 1, "B": 1} | {f"{letter}iB": 1024 ** (power + 1) for power, letter in enumerate("KMGTP")}
 _FACTORS |= {f"{letter}B": 1000 ** (power + 1) for power, letter in enumerate("kMGTP")}
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 """Seconds per unit of time, the largest unit first."""
@@ -170,9 +169,8 @@ def read_size(text: str) -> int:
 _PREFIXES = {"": 1.0} | {letter: 1000.0 ** (power + 1) for power, letter in enumerate("kMGTPE")}
 _PREFIXES |= {f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")} | {"K": 1000.0}
 _NUMBER = r"\s*(\d{1,20}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)\s*"
-_PREFIXED = _NUMBER + r"([kKMGTPE]i?|)"
-_OPERATIONS = _PREFIXED + r"(?i:FLOPS?|OPS?)(?i:/s|ps)?\s*"
-_BYTES_OR_BITS = _PREFIXED + r"(B|Bytes?|bytes?|bits?|b)(/s|ps)\s*"
+_OPERATIONS = _NUMBER + r"([kKMGTPE]i?|)(?i:FLOPS?|OPS?)(?i:/s|ps)?\s*"
+_BYTES_OR_BITS = _NUMBER + r"([kKMGTPE]i?|)(B|Bytes?|bytes?|bits?|b)(/s|ps)\s*"
 
 
 def read_operations(text: str) -> float:
@@ -229,13 +227,14 @@ def read_time(text: str) -> float:
 
     Examples
     --------
-    >>> read_time("3 ms"), read_time("2 min")
-    (0.003, 120.0)
+    >>> read_time("3 ms"), read_time("10 us"), read_time("2 min")
+    (0.003, 1e-05, 120.0)
     """
     found = re.fullmatch(_NUMBER + r"(\S+)\s*", text, re.ASCII)
     if found is None or found[2] not in _TIME:
         raise InvalidInputError(f"{text!r:.60} is not a time; write it as '3 ms', '10 us' or 0.003")
-    return float(found[1]) * _TIME[found[2]]
+    number, scale = float(found[1]), _TIME[found[2]]
+    return number * scale if scale >= 1.0 else number / round(1.0 / scale)  # exactly what the decimals say
 
 
 def precise_seconds(seconds: float) -> str:

@@ -87,8 +87,7 @@ def test_shapes_and_operations() -> None:
         ("GRU", [(7, 2, 4), (2, 15, 4), (2, 15, 5)], (7, 2, 2, 5), {"hidden_size": 5}, 2 * 14 * 2 * 15 * 9),
         ("Einsum", [(2, 3, 4), (2, 4, 5)], (2, 3, 5), {"equation": "bij,bjk->bik"}, 2 * 2 * 3 * 4 * 5),
         ("Einsum", [(7, 2, 3), (7, 3, 5)], (7, 2, 5), {"equation": "...ij, ...jk"}, 2 * 7 * 2 * 3 * 5),
-        ("Einsum", [(2, 3), (3, 4)], (2, 4), {}, 0),
-        ("Einsum", [(2, 3), (3, 4)], (2, 4), {"equation": [1, 2]}, 0),
+        ("Einsum", [(2, 3), (3, 4)], (2, 4), {"equation": [1, 2]}, 0),  # a broken file
         ("Attention", [(1, 2, 6, 4), (1, 2, 9, 4), (1, 2, 9, 4)], (1, 2, 6, 4), {}, 4 * 2 * 6 * 9 * 4),
         # eight query heads share two heads of keys and values, whose earlier steps are three; the mask is no past
         ("Attention", [(1, 6, 32), (1, 9, 8), (1, 9, 8)], (1, 6, 32), {"q_num_heads": 8}, 4 * 6 * 9 * 32),
