@@ -14,7 +14,7 @@ from opweave.formulations.formulation import (
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
+from opweave.formulations.modeling.pyomo import PyomoFormulation
 from opweave.formulations.placement.moirai import Moirai
 from tests.oracles.placement import best_placement
 from tests.tiny import CLUSTER, PROBLEMS

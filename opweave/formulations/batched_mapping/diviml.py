@@ -1,4 +1,4 @@
-"""DiviML's program as the paper prints it, equation by equation; :mod:`.milp` corrects it and is solved faster.
+"""DiviML's program as the paper prints it, equation by equation; :mod:`.programs` corrects it and is solved faster.
 
 Source: Ghannane and Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous
 Platforms", section IV-A, equations (1)-(7). Tasks are i and j, devices u and v, inputs n, batch sizes c. As printed,
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
-from opweave.formulations.batched_mapping.milp import UNITS
-from opweave.formulations.batched_mapping.program import BatchedProgram, serial_length
-from opweave.formulations.batched_mapping.retime import retimed
+from opweave.formulations.batched_mapping.model import BatchedProgram, retimed, serial_length
+from opweave.formulations.batched_mapping.programs import UNITS
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
+from opweave.formulations.modeling.pyomo import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.order_arcs import ancestors
 from opweave.problems.arrays import NO_LIMIT

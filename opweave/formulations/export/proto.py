@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opweave.formulations.modeling.whole import Box, Interval, WholeProgram
+from opweave.formulations.modeling.intervals import Box, Interval, WholeProgram
 from opweave.problems.errors import SolverNotAvailableError
 
 if TYPE_CHECKING:

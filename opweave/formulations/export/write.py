@@ -22,7 +22,7 @@ from opweave.formulations.formulation import formulation_for, load_formulations
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
+from opweave.formulations.modeling.pyomo import PyomoFormulation
 from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.spec import FrozenDict

@@ -9,10 +9,9 @@ import numpy as np
 
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_layout.program import BoxModel, LayoutProgram
-from opweave.formulations.modeling.intervals import MOST_TICKS
+from opweave.formulations.modeling.intervals import MOST_TICKS, Box
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.whole import Box
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import LimitExceededError
 from opweave.problems.memory_layout.spec import MemoryLayout

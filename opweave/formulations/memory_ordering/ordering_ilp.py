@@ -17,8 +17,8 @@ import numpy as np
 
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.memory_ordering.program import OrderingProgram, least_peak, peak_range, scale_of
-from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
+from opweave.formulations.memory_ordering.milp import OrderingProgram, Pairwise, least_peak, peak_range, scale_of
+from opweave.formulations.modeling.pyomo import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.order_arcs import ancestors
 from opweave.problems.arrays import IntArray
@@ -77,7 +77,7 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
     """The paper's program with its pruning (7)-(10); storages that must be live are fixed.
 
     ``O[i, j]``: i runs in step j. ``T[s, j]``: s is in memory in step j. ``saved[i, b, j]``: results of b bytes that i
-    writes over dying inputs in step j. ``peak``: the paper's mem, in units of :class:`.Scale`.
+    writes over dying inputs in step j. ``peak``: the paper's mem, in units of :class:`~.milp.Scale`.
     """
 
     name: ClassVar[str] = "time_indexed"
@@ -285,3 +285,6 @@ class TimeIndexedOpen(TimeIndexed):
         """All steps for every operator."""
         everywhere = np.ones(instance.operators, dtype=np.int64)
         return everywhere, everywhere * instance.operators
+
+
+Pairwise.whole = TimeIndexed

@@ -14,8 +14,17 @@ from opweave.formulations.formulation import ClusterFormulation
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance
-from opweave.formulations.placement.messages import Message, Route, Timetable, retimed, timetable
-from opweave.formulations.placement.windows import Windows, serial_length, single_device_length, windows_of
+from opweave.formulations.placement.windows import (
+    Message,
+    Route,
+    Timetable,
+    Windows,
+    retimed,
+    serial_length,
+    single_device_length,
+    timetable,
+    windows_of,
+)
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.errors import InfeasibleError

@@ -1,4 +1,4 @@
-"""Placement as the paper writes it, equation by equation; :mod:`.milp` states the same problem and is solved faster.
+"""Placement as the paper writes it, equation by equation; :mod:`.programs` has faster programs of the same problem.
 
 Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices", equations
 (4)-(8). Operators are i and j, devices k and h. A flow, the paper's q, is a tensor t sent to one reader j. All rows
@@ -17,14 +17,12 @@ from opweave.formulations.expressions import colocate, express
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import byte_unit
-from opweave.formulations.modeling.pyomo import load_values
-from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
+from opweave.formulations.modeling.pyomo import PyomoFormulation, load_values
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.order_arcs import ancestors
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
-from opweave.formulations.placement.messages import Message, links, messages_of, retimed, timetable
 from opweave.formulations.placement.model import NEGLIGIBLE, UNITS, PlacementProgram
-from opweave.formulations.placement.windows import Windows
+from opweave.formulations.placement.windows import Message, Windows, links, messages_of, retimed, timetable
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
 from opweave.problems.constraints import Colocate, MaxDevices, means
 from opweave.problems.errors import UnsupportedFeatureError

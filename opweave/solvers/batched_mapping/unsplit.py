@@ -9,8 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import lower
-from opweave.formulations.batched_mapping.unsplit import one_input, single, unsplit, whole
+from opweave.formulations.batched_mapping.instance import lower, one_input, single, unsplit, whole
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.decompose import solve_decompose

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from opweave.formulations.batched_mapping import cp, diviml, milp  # noqa: F401 - they register themselves
+from opweave.formulations.batched_mapping import diviml, programs  # noqa: F401 - they register themselves
 from opweave.formulations.batched_mapping.instance import SUPPORTS, lower, lower_unless_short
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule

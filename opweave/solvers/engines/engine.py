@@ -19,12 +19,10 @@ from opweave.formulations.formulation import (
     formulation_names,
 )
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
-from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.intervals import IntervalModel, WholeProgram
 from opweave.formulations.modeling.linear import MissingHandleError
 from opweave.formulations.modeling.model import Waits
-from opweave.formulations.modeling.pyomo import PyomoView
-from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
-from opweave.formulations.modeling.whole import WholeProgram
+from opweave.formulations.modeling.pyomo import PyomoFormulation, PyomoView
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem

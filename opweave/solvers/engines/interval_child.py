@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.formulations.modeling.whole import Box, WholeProgram
+from opweave.formulations.modeling.intervals import Box, WholeProgram
 from opweave.solvers.engines.answers import Answer, News, Work
 from opweave.solvers.engines.child import Send
 

@@ -11,7 +11,7 @@ from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.formulation import Formulation, find_formulation, formulation_names, load_formulations
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
+from opweave.formulations.modeling.pyomo import PyomoFormulation
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Rows
 from opweave.solvers.engines.engine import HeadStart, run_engine

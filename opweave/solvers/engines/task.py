@@ -9,11 +9,11 @@ import numpy as np
 
 from opweave.formulations.formulation import Formulation
 from opweave.formulations.modeling.arrays import MatrixModel, Program
+from opweave.formulations.modeling.intervals import WholeProgram
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import Waits, waits_in
 from opweave.formulations.modeling.pyomo import PyomoView
 from opweave.formulations.modeling.rows import FEASIBILITY, Block
-from opweave.formulations.modeling.whole import WholeProgram
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError, UnsupportedFeatureError
 from opweave.problems.problem import Problem

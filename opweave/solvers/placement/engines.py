@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement import cp, milp, moirai  # noqa: F401 - they register themselves
+from opweave.formulations.placement import moirai, programs  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement.spec import Placement

@@ -1,6 +1,6 @@
 """Exact placement of a small instance by constraint programming: CP-SAT in a child process on optional intervals.
 
-The model is that of :mod:`opweave.formulations.placement.cp`, built from arrays that a solver has cut out
+The model is that of :mod:`opweave.formulations.placement.programs`, built from arrays that a solver has cut out
 of its problem. The search begins from a list schedule. The times of a solution are computed again in seconds; its
 orders stay.
 
@@ -17,10 +17,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from opweave.formulations.placement.cp import PlacementIntervals, intervals_of
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.messages import messages_of, timetable
-from opweave.formulations.placement.windows import FIT, Windows
+from opweave.formulations.placement.programs import PlacementIntervals, intervals_of
+from opweave.formulations.placement.windows import FIT, Windows, messages_of, timetable
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.errors import EngineError
 from opweave.problems.graph_arrays import Adjacency

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from opweave.formulations.placement import cp, milp  # noqa: F401 - they register themselves
+from opweave.formulations.placement import programs  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.placement.spec import Placement

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 import opweave as ow
 from opweave.formulations.batched_mapping.instance import lower
-from opweave.formulations.batched_mapping.retime import retimed
+from opweave.formulations.batched_mapping.model import retimed
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.strategies.batched_mapping import batched_mappings
 

@@ -11,7 +11,7 @@ import opweave as ow
 from opweave.formulations import formulation
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
+from opweave.formulations.modeling.pyomo import PyomoFormulation
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four

@@ -12,7 +12,7 @@ import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.placement.cp import Intervals
+from opweave.formulations.placement.programs import Intervals
 from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
 from opweave.solvers.engines.answers import Work
 from opweave.solvers.engines.child import ChildLimits, run_in_child

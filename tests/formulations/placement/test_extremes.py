@@ -10,10 +10,9 @@ import pytest
 import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
 from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import lower
-from opweave.formulations.placement.messages import flow_seconds, messages_of
-from opweave.formulations.placement.milp import Disjunctive, Job
+from opweave.formulations.placement.programs import Disjunctive, Intervals, Job
+from opweave.formulations.placement.windows import flow_seconds, messages_of
 from opweave.problems.errors import InfeasibleError
 from opweave.solvers.engines.engine import run_engine
 from opweave.solvers.engines.known import CpSat

@@ -9,8 +9,8 @@ import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.pyomo import to_pyomo
-from opweave.formulations.placement.milp import Disjunctive
 from opweave.formulations.placement.moirai import Moirai
+from opweave.formulations.placement.programs import Disjunctive
 from opweave.problems.errors import (
     InfeasibleError,
     LimitExceededError,

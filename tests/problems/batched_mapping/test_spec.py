@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import opweave as ow
-from opweave.formulations.batched_mapping.instance import shortage
-from opweave.formulations.batched_mapping.unsplit import unsplit, whole
+from opweave.formulations.batched_mapping.instance import shortage, unsplit, whole
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.oracles.placement import best_placement
 from tests.strategies.batched_mapping import batched_mappings, planned_batched_mappings

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.whole import WholeProgram
+from opweave.formulations.modeling.intervals import IntervalModel, WholeProgram
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer, News, Work
 from opweave.solvers.engines.child import Send

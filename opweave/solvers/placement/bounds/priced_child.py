@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.cp import PlacementIntervals
+from opweave.formulations.placement.programs import PlacementIntervals
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.interval_child import without_pandas, write

@@ -1,50 +1,62 @@
-"""Placement as a mixed-integer program, tightened: the paper's (4)-(8) with constants from the data.
+"""The two programs of placement for engines: one in 0/1 columns for linear engines, one of intervals for CP-SAT.
 
 Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices", equations
-(4)-(8); their literal form is in :mod:`.moirai`. The rows are those of the constraint program (:mod:`.cp`), but for
-the order of what shares a device or port. The columns for "which comes first" are linked to devices without a big M,
-and to times with one big M per pair. Pairs whose windows cannot meet have no rows.
+(4)-(8); their literal form is in :mod:`.moirai`. The rows of both programs are in :mod:`.model`, but for the order of
+what shares a device or port. Constants come from the data: one big M per pair, and none that links the columns for
+"which comes first" to devices. Pairs whose windows cannot meet have no rows.
 
-Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use three handles of the model that take
-names: ``model.on(op, device)`` is a 0/1 expression, ``model.start(op)`` and ``model.end(op)`` are in seconds. A rule
-about times should tolerate the same error as engines, a millionth of the makespan.
+The constraint program has an optional interval of every operator on each device, and of every transfer on each of its
+routes where there are ports. Time is counted in ticks. Durations are rounded down to whole ticks, unless all of them
+are whole multiples of a tick (to within a billionth). Rounding down keeps lower bounds valid: take any schedule and
+round every start down. Since floor(a + b) >= floor(a) + floor(b), all precedences and orders still hold, and the
+schedule ends no later. The schedule itself is timed again in seconds.
+
+Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use handles that take names and can be added
+and compared like numbers: ``model.on(op, device)`` is 0 or 1, ``model.start(op)`` and ``model.end(op)`` are in seconds.
+A rule about times should tolerate the same error as engines, a millionth of the makespan.
 
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.constraints import Constraint
 >>> def extend(model, problem):
 ...     model.add(model.end("embed") <= 0.5 + model.on("embed", "gpu"))
->>> class NotBoth(Constraint):
-...     first: str
-...     second: str
-...     device: str
+>>> class Early(Constraint):
+...     op: str
 ...     def violations(self, problem, solution):
-...         if solution.device[self.first] == solution.device[self.second] == self.device:
-...             yield self.broken(f"{self.first} and {self.second} both run on {self.device}")
->>> @express(NotBoth, "disjunctive")
-... def _not_both(formulation, model, constraint):
-...     both = sum(model.on(op, constraint.device) for op in (constraint.first, constraint.second))
-...     model.add(both <= 1)
+...         begin, end = problem.intervals(solution)[self.op]
+...         if end > 0.5 + 1e-6:
+...             yield self.broken(f"{self.op} ends late")
+>>> @express(Early, "model")
+... def _early(model, constraint):
+...     model.add(model.end(constraint.op) <= 0.5)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import permutations, product
 from typing import ClassVar
 
 import numpy as np
 
 from opweave.formulations.formulation import register_formulation
+from opweave.formulations.modeling.intervals import MOST_TICKS, WHOLE, Interval, IntervalModel, fine_tick
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.order_arcs import ancestors, transposed
-from opweave.formulations.placement.instance import lower_unless_short
-from opweave.formulations.placement.messages import Timetable, messages_of
-from opweave.formulations.placement.model import NEGLIGIBLE, UNITS, ColumnProgram, PlacementModel
-from opweave.formulations.placement.windows import FIT
-from opweave.problems.arrays import BoolArray, FloatArray
-from opweave.problems.placement.spec import Placement
+from opweave.formulations.placement.instance import PlacementInstance, common_tick, lower_unless_short
+from opweave.formulations.placement.model import ABSENT, NEGLIGIBLE, UNITS, ColumnProgram, PlacementModel
+from opweave.formulations.placement.windows import (
+    FIT,
+    Message,
+    Timetable,
+    Windows,
+    flow_seconds,
+    messages_of,
+    timetable,
+)
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.placement.spec import Placement, Schedule, TransferModel
 
 Orders = dict[tuple[int, int], int]
 """Columns of "the first ends before the second starts"; a pair whose windows exclude that has none."""
@@ -243,3 +255,141 @@ class Disjunctive(ColumnProgram):
         ):
             for (a, b), column in orders.items():
                 values[column] = bool(at[a] & at[b]) and (middle[a], a) < (middle[b], b)
+
+
+@dataclass(eq=False)
+class PlacementIntervals(PlacementModel, IntervalModel):
+    """The model; times are in ticks."""
+
+    rounds: ClassVar[bool] = True
+
+    def units(self, seconds: FloatArray) -> IntArray:
+        """Whole ticks in durations, rounded down; a duration slightly below a whole tick counts as the whole tick."""
+        return np.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10).astype(np.int64)
+
+    def delays(self) -> None:
+        """(4a) Without ports, S[v] >= C[u] + delay where u and v run at the two ends of a link.
+
+        Columns of routes in place of these conditions make CP-SAT several times as slow.
+        """
+        instance = self.instance
+        if self.transfers != "delay":
+            return
+        sent = flow_seconds(instance, longest=self.windows.hopeless)
+        for f in np.flatnonzero(instance.cluster[instance.source] != instance.cluster[instance.target]).tolist():
+            u, v = int(instance.source[f]), int(instance.target[f])
+            for q, k in product(self.devices_of(u), self.devices_of(v)):
+                delay = self.ticks(float(sent[f, q, k])) if q != k and np.isfinite(sent[f, q, k]) else 0
+                if delay:
+                    both = (int(self.place[u, q]), int(self.place[v, k]))
+                    lasts = self.ticks(float(instance.seconds[u, q]))
+                    self.require(self.at(u) + (lasts + delay) <= self.at(v), both)
+
+    def no_overlap(self) -> None:
+        """(6) One operator at a time on a device; (8) one message at a time out of a device, and one into it."""
+        groups = [
+            [
+                Interval(int(self.starts_at[v]), self.ticks(float(lasts[v])), int(self.place[v, k]))
+                for v in np.flatnonzero(self.place[:, k] != ABSENT).tolist()
+            ]
+            for k, lasts in enumerate(self.instance.seconds.T)
+        ]
+        shared = {  # one object for the two ports of a route
+            column: Interval(at, self.ticks(way.seconds), column)
+            for at, takes in zip(self.sent_at.tolist(), self.takes, strict=True)
+            for way, column in takes.items()
+        }
+        ports = self.at_ports().values()
+        groups += [[shared[column] for _, takes in taken for column in takes.values()] for taken in ports]
+        self.apart += [group for group in groups if len(group) > 1]
+
+
+def intervals_of(
+    instance: PlacementInstance,
+    transfers: TransferModel,
+    messages: tuple[Message, ...],
+    windows: Windows,
+    tick: float,
+    least: float,
+    check_time: Callable[[], None] = lambda: None,
+) -> PlacementIntervals:
+    """Write everything but memory and side constraints; row families are in the paper's order.
+
+    Parameters
+    ----------
+    instance, transfers, messages
+        The problem as arrays, its kind of transfers, and its messages; without ports there are none.
+    windows
+        Earliest and latest times of all activities.
+    tick
+        Length of a tick in seconds.
+    least
+        A lower bound of the makespan in seconds.
+    check_time
+        Called now and then; may raise an exception.
+    """
+    model = PlacementIntervals(instance, transfers, messages, windows)
+    model.tick = tick
+    model.add_places(model.together(windows.fits))
+    model.add_times(least * (1 - WHOLE))
+    model.minimise(Linear.of(model.length), model.tick)
+    model.add_routes(whole=True)
+    for write in (
+        model.one_device,
+        model.heads_and_tails,
+        model.precedence,
+        model.routes,
+        model.arrivals,
+        model.delays,
+        model.no_overlap,
+        model.area,
+    ):
+        check_time()
+        write()
+    return model
+
+
+@register_formulation
+class Intervals(ColumnProgram):
+    """A placement with optional intervals."""
+
+    name: ClassVar[str] = "intervals"
+    model_type: ClassVar[type[LinearModel]] = PlacementIntervals
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "intervals")
+
+    _activities: int = 0
+
+    def build(self, problem: Placement) -> PlacementIntervals:
+        """Write the model."""
+        instance = lower_unless_short(problem)
+        windows = self.windows(problem, instance)
+        messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
+        needed = sum(len(message.routes) * (1 + len(message.readers)) for message in messages)
+        rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + needed
+        self.check_size(rows)
+        self._activities = instance.operators + (len(messages) or len(instance.source))
+        tick = fine_tick(self._activities, windows.horizon)
+        if not self.context.extended:
+            # added rows may need times that are no sums of durations
+            tick = common_tick(instance, windows.horizon, MOST_TICKS) or tick
+        self._unit = tick
+        least = self.lower_bound(windows)
+        model = intervals_of(instance, problem.transfers, messages, windows, tick, least, self.check_time)
+        model.problem = problem
+        model.memory()
+        self.add_constraints(model, problem)
+        return model
+
+    def exact(self, model: PlacementIntervals, solution: Schedule) -> FloatArray:
+        """Values of all columns, with starts that are not rounded to ticks."""
+        table, values = timetable(model.instance, model.messages, solution), self.start(model, solution)
+        values[model.starts_at], values[model.sent_at] = table.start / model.tick, table.sent / model.tick
+        return values
+
+    def resolution(self) -> float:
+        """One tick per activity along a path, in seconds."""
+        return self._unit * self._activities
+
+    def objective_bound(self, problem: Placement, value: float) -> float:
+        """Convert ticks to seconds, minus the error of durations that count as whole ticks but are slightly shorter."""
+        return max(0.0, value * self._unit * (1 - 2 * WHOLE))

@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import TAKEN_IN, BatchedInstance, lower_unless_short
-from opweave.formulations.batched_mapping.retime import counts_of, retimed
 from opweave.formulations.formulation import ClusterFormulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.order_arcs import Activity, earliest_starts
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
-from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
+from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.errors import InvalidInputError
 
@@ -340,3 +340,54 @@ class BatchedRows(BatchedProgram):
         if instance.operators and not self.context.extended:
             where = where[:, np.argsort(where[instance.order[0]], kind="stable")]
         return where, start
+
+
+Place = tuple[int, int]
+"""An operator and a device."""
+
+
+def counts_of(where: IntArray, devices: int) -> IntArray:
+    """Inputs (or granules) of every operator on every device. Shape (operators, devices)."""
+    count = np.zeros((len(where), devices), dtype=np.int64)
+    np.add.at(count, (np.repeat(np.arange(len(where)), where.shape[1]), where.ravel()), 1)
+    return count
+
+
+def retimed(
+    instance: BatchedInstance, where: IntArray, start: FloatArray, *, release: FloatArray | None = None
+) -> BatchedSchedule:
+    """Run every batch as soon as it can, on each device in the order of the given starts.
+
+    Parameters
+    ----------
+    where
+        Device of every input of every operator. Shape (operators, batch).
+    start
+        Seconds, shape (operators, devices); only the order on a device and along the data counts.
+    release
+        Earliest starts, shape (operators, devices); None for none.
+    """
+    count = counts_of(where, len(instance.devices))
+    rank, released = np.argsort(instance.order).tolist(), np.zeros(count.shape) if release is None else release
+    activities, before = dict[Place, Activity](), dict[Place, list[tuple[Place, float]]]()
+    for i, u in zip(*(ends.tolist() for ends in np.nonzero(count)), strict=True):
+        lasts = float(instance.seconds[i, u, count[i, u] // instance.granule])
+        activities[i, u] = Activity(lasts, float(start[i, u]), rank[i], [u], float(released[i, u]))
+        waits = [(h, w) for h in instance.waits[i].tolist() for w in np.flatnonzero(count[h]).tolist()]
+        before[i, u] = [(place, 0.0) for place in waits]
+        for e in instance.incoming[i].tolist():
+            h = int(instance.source[e])
+            devices, moved = np.unique(where[h, where[i] == u], return_counts=True)
+            passing = zip(devices.tolist(), moved.tolist(), strict=True)
+            before[i, u] += [((h, w), instance.delay(e, w, u, inputs)) for w, inputs in passing]
+    batches = (
+        Batch(
+            operator=instance.names[i],
+            device=instance.devices[u],
+            inputs=tuple(np.flatnonzero(where[i] == u).tolist()),
+            start=begins,
+            end=begins + activities[i, u].seconds,
+        )
+        for (i, u), begins in earliest_starts(activities, before).items()
+    )
+    return BatchedSchedule(batches=tuple(batches))

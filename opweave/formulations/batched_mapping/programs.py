@@ -1,10 +1,13 @@
-"""Batched mapping as a mixed-integer program: equations (1)-(7) of "DiviML", with (3) corrected.
+"""The two programs of batched mapping for engines: equations (1)-(7) of "DiviML", with (3) corrected.
 
 Source: Ghannane and Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous
 Platforms", section IV-A. As printed, (3) makes a batch wait for a batch of its predecessor even if no input passes
 between them; :mod:`.diviml` keeps those rows for comparison. Here a batch waits only if an input does pass. Then
 nothing else orders two batches on a device that are joined by a path but share no inputs, so (7) covers all pairs
 there. Inputs are interchangeable: those of the first operator are sorted by device.
+
+The constraint program has an optional interval for every operator, device and batch size; intervals on one device do
+not overlap. Its ticks are rounded down, so that bounds in ticks hold in seconds.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
-from opweave.formulations.batched_mapping.program import BatchedModel, BatchedRows
+from opweave.formulations.batched_mapping.model import BatchedModel, BatchedRows
 from opweave.formulations.formulation import register_formulation
+from opweave.formulations.modeling.intervals import WHOLE, Interval, IntervalModel, fine_tick
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.arrays import FloatArray
@@ -89,3 +93,54 @@ class Identities(BatchedRows):
         for (i, j, u), column in model.d.items():
             values[column] = key(i, u) < key(j, u)
         return values
+
+
+@dataclass(eq=False)
+class BatchedIntervals(BatchedModel, IntervalModel):
+    """The model; times are in ticks."""
+
+    rounds: ClassVar[bool] = True
+
+    def units(self, seconds: float) -> int:
+        """Convert seconds to ticks."""
+        return self.ticks(seconds)
+
+
+@register_formulation
+class BatchIntervals(BatchedRows):
+    """Optional intervals, with the device of every input."""
+
+    name: ClassVar[str] = "batch_intervals"
+    model_type: ClassVar[type[LinearModel]] = BatchedIntervals
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batch_intervals")
+    _activities: int = 0
+
+    def empty(self, instance: BatchedInstance, horizon: float) -> BatchedIntervals:
+        """The model, whose tick is a tiny share of the horizon."""
+        self._activities = instance.operators * len(instance.devices)
+        model = BatchedIntervals(instance)
+        self._unit = model.tick = fine_tick(self._activities, horizon)
+        return model
+
+    def least_rows(self, problem: BatchedMapping) -> int:
+        """Those of the inputs that flow."""
+        return len(lower(problem).source) * len(problem.cluster.devices) ** 2 * (problem.batch + 2)
+
+    def no_overlap(self, model: BatchedIntervals, _horizon: float) -> None:
+        """(7) The intervals of a device do not overlap."""
+        for device in range(len(model.instance.devices)):
+            runs = [
+                Interval(model.starts_at[i, u], model.ticks(float(model.instance.seconds[i, u, c])), present)
+                for (i, u, c), present in model.b.items()
+                if u == device
+            ]
+            if len(runs) > 1:
+                model.apart.append(runs)
+
+    def resolution(self) -> float:
+        """One tick per batch, in seconds."""
+        return self._unit * self._activities
+
+    def objective_bound(self, problem: BatchedMapping, value: float) -> float:
+        """Convert ticks to seconds, minus the error of durations that count as whole ticks but are slightly shorter."""
+        return max(0.0, value * self._unit * (1 - 2 * WHOLE))
