@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opweave.formulations.modeling.intervals import Box, Interval, WholeProgram
+from opweave.formulations.modeling.intervals import Interval, WholeProgram
 from opweave.problems.errors import SolverNotAvailableError
 
 if TYPE_CHECKING:
@@ -61,23 +61,10 @@ def to_proto(program: WholeProgram, names: Sequence[str], unit: float) -> CpMode
     for group in program.apart:
         members = [_interval(proto, seen, each) for each in group]
         proto.constraints.add().no_overlap.intervals.extend(members)
-    for boxes in program.boxes:
-        pairs = [_sides(proto, box) for box in boxes]
-        disjoint = proto.constraints.add().no_overlap_2d
-        disjoint.x_intervals.extend(each[0] for each in pairs)
-        disjoint.y_intervals.extend(each[1] for each in pairs)
     proto.objective.vars.append(program.goal)
     proto.objective.coeffs.append(1)
     proto.objective.scaling_factor = unit
     return proto
-
-
-def _sides(proto: CpModelProto, box: Box) -> tuple[int, int]:
-    """The numbers of the constraints of a box's two intervals."""
-    there, first = () if box.present is None else (box.present,), len(proto.constraints)
-    wide = proto.constraints.add(enforcement_literal=there).interval
-    wide.start.offset, wide.size.offset, wide.end.offset = box.left, box.width, box.left + box.width
-    return first, _interval(proto, {}, Interval(box.low, box.height, box.present))
 
 
 def _interval(proto: CpModelProto, seen: dict[int, int], each: Interval) -> int:

@@ -44,23 +44,9 @@ class Interval:
     present: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle: ``width`` from ``left`` along one axis, ``height`` from column ``low`` along the other.
-
-    It is present if column ``present`` is 1, or always if that is None.
-    """
-
-    left: int
-    width: int
-    low: int
-    height: int
-    present: int | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeProgram:
-    """Minimise one column subject to rows, and intervals and boxes that must not overlap.
+    """Minimise one column subject to rows, and intervals that must not overlap.
 
     Attributes
     ----------
@@ -70,8 +56,6 @@ class WholeProgram:
         Lists of intervals, no two of which overlap; an interval of size 0 may not lie inside another one either.
     goal
         The column to minimise.
-    boxes
-        Lists of boxes of positive width and height, no two of which overlap.
     hint
         Values to start from, by column.
     own_objective
@@ -83,7 +67,6 @@ class WholeProgram:
     rows: Sequence[WholeRow]
     apart: Sequence[Sequence[Interval]]
     goal: int
-    boxes: Sequence[Sequence[Box]] = ()
     hint: Mapping[int, int] = field(default_factory=dict)
     own_objective: bool = True
 
@@ -132,20 +115,7 @@ class WholeProgram:
             )
             if any(end > begin for (_, end), (begin, _) in pairwise(there)):
                 return "intervals that overlap"
-        return "boxes that overlap" if any(_clash(boxes, values) for boxes in self.boxes) else None
-
-
-def _clash(boxes: Sequence[Box], values: Sequence[float] | FloatArray) -> bool:
-    """Whether two present boxes overlap."""
-    there = [box for box in boxes if box.present is None or values[box.present]]
-    open_boxes: list[tuple[int, float, float]] = []  # right, low and high side of those that reach the current one
-    for box in sorted(there, key=lambda box: box.left):
-        low, high = values[box.low], values[box.low] + box.height
-        open_boxes = [each for each in open_boxes if each[0] > box.left]
-        if any(below < high and low < above for _, below, above in open_boxes):
-            return True
-        open_boxes.append((box.left + box.width, low, high))
-    return False
+        return None
 
 
 FINEST = 1_000_000
@@ -174,13 +144,13 @@ WHOLE = 1e-9
 
 @dataclass(eq=False)
 class IntervalModel(LinearModel):
-    """Minimise one column subject to rows of integers, and intervals and boxes that must not overlap.
+    """Minimise one column subject to rows of integers, and intervals that must not overlap.
 
     Attributes
     ----------
     whole_rows
         The rows; they replace the families of rows.
-    apart, boxes
+    apart
         As in :class:`~opweave.formulations.modeling.intervals.WholeProgram`.
     timed, tick
         Columns that count ticks, rounded down, and the length of a tick in seconds.
@@ -198,7 +168,6 @@ class IntervalModel(LinearModel):
 
     whole_rows: list[WholeRow] = field(init=False, default_factory=list)
     apart: list[list[Interval]] = field(init=False, default_factory=list)
-    boxes: list[list[Box]] = field(init=False, default_factory=list)
 
     def whole(self, low: int, high: int, name: str = "n", key: Key = None) -> int:
         """Add an integer column; a column without a name gets a number."""
@@ -276,7 +245,7 @@ class IntervalModel(LinearModel):
     def program(self) -> WholeProgram:
         """The model as plain data."""
         low, high = [int(value) for value in self.low], [int(value) for value in self.high]
-        return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.boxes)
+        return WholeProgram(low, high, self.whole_rows, self.apart, self.goal)
 
     def broken(self, values: Sequence[float] | FloatArray) -> str | None:
         """How ``values`` violate the model; None if they are a solution."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.formulations.modeling.intervals import Box, WholeProgram
+from opweave.formulations.modeling.intervals import WholeProgram
 from opweave.solvers.engines.answers import Answer, News, Work
 from opweave.solvers.engines.child import Send
 
@@ -119,23 +119,10 @@ def write(data: WholeProgram) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
     seen: dict[int, Any] = {}
     for group in data.apart:
         model.add_no_overlap([_interval(model, columns, seen, each) for each in group])
-    for boxes in data.boxes:
-        sides = [_sides(model, columns, box) for box in boxes]
-        model.add_no_overlap_2d([wide for wide, _ in sides], [high for _, high in sides])
     for column, value in data.hint.items():
         model.add_hint(columns[column], value)
     model.minimize(columns[data.goal])
     return model, columns
-
-
-def _sides(model: cp_model.CpModel, columns: list[Any], box: Box) -> tuple[Any, Any]:
-    """The two intervals of a box."""
-    if box.present is None:
-        wide = model.new_fixed_size_interval_var(box.left, box.width, "")
-        return wide, model.new_fixed_size_interval_var(columns[box.low], box.height, "")
-    there = columns[box.present]
-    wide = model.new_optional_fixed_size_interval_var(box.left, box.width, there, "")
-    return wide, model.new_optional_fixed_size_interval_var(columns[box.low], box.height, there, "")
 
 
 def _interval(model: cp_model.CpModel, columns: list[Any], seen: dict[int, Any], each: Any) -> Any:

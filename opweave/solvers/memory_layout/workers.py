@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from opweave.formulations.memory_layout import cp, milp  # noqa: F401 - they register themselves
+from opweave.formulations.memory_layout import milp  # noqa: F401 - it registers itself
 from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.known import CpSat, Highs
-from opweave.solvers.engines.registration import register_cp_sat, register_engines
+from opweave.solvers.engines.known import Highs
+from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.memory_layout.annealing import applies, solve_annealing
 from opweave.solvers.memory_layout.baselines import solve_baselines
 from opweave.solvers.memory_layout.bounds import bound_pools
@@ -21,19 +21,17 @@ from opweave.solvers.workers import Steps, Worker
 KNOWN_BEFORE = HeadStart()
 
 register_engines(MemoryLayout, "which of two storages is below the other", KNOWN_BEFORE)
-register_cp_sat(MemoryLayout, "boxes in time and space that must not overlap", KNOWN_BEFORE)
 
 
 def workers(problem: MemoryLayout, _run: Run) -> list[Worker]:
-    """One arena: the exact search. Pools: annealing, a bound, and engines for what these leave open."""
+    """One arena: the exact search. Pools: annealing, a bound, and HiGHS for what these leave open."""
     first = Steps("greedy rules", solve_baselines, problem)
     if len(problem.pools) == 1 and problem.objective == "arena":
         return [first, Steps("exact", solve_exact, problem)]
     found: list[Worker] = [first, Steps("linear program", bound_pools, problem)]
     if applies(lower(problem)):
         found.insert(1, Steps("annealing", solve_annealing, problem))
-    engines = [engine for engine in (CpSat(), Highs()) if engine.missing() is None]
-    return [*found, *(Steps(each.name, partial(run_engine, engine=each), problem) for each in engines)]
+    return [*found, Steps(Highs.name, partial(run_engine, engine=Highs()), problem)]
 
 
-register_auto(MemoryLayout, workers, "one arena: the exact search; pools: annealing, linear programs and engines")
+register_auto(MemoryLayout, workers, "one arena: the exact search; pools: annealing, linear programs and HiGHS")
