@@ -18,7 +18,6 @@ from opweave.formulations.modeling.linear import HANDLES_OF, Row
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.on_cluster import rules_in_the_way
-from opweave.formulations.order_arcs import check_closure
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint, means
 from opweave.problems.errors import Interruption, InvalidInputError, UnsupportedConstraintError, UnsupportedFeatureError
@@ -202,46 +201,24 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         model.exclude(dict(zip(binary.tolist(), values[binary].tolist(), strict=True)))
 
     def least_rows(self, _problem: ProblemT) -> int:
-        """How many rows the model has at least, as far as that is seen before anything is written."""
-        return 0
+        """How many rows the model has at least, as far as that is seen before anything is written.
 
-    def compared(self, _problem: ProblemT) -> int:
-        """Number of operators of which the model compares all pairs."""
+        A closure of all pairs of operators counts as :func:`~opweave.formulations.order_arcs.rows_of_closure`.
+        """
         return 0
 
     def check_problem(self, problem: ProblemT) -> None:
-        """Stop before anything is computed, if the problem itself shows that the model would be too large.
-
-        Raises
-        ------
-        LimitExceededError
-            If it would.
-        """
+        """Raise LimitExceededError before anything is computed, if the model is seen to become too large."""
         check_rows(self.least_rows(problem), self.name, self.context.limits)
-        check_closure(self.compared(problem), self.name, self.context.limits)
 
     def check_size(self, rows: int) -> None:
-        """Stop before writing a model of so many rows, or columns, if it is too large or cannot be written in time.
-
-        Raises
-        ------
-        LimitExceededError
-            If they exceed ``limits.model_rows``.
-        OutOfTimeError
-            If writing them takes longer than there is time.
-        """
+        """Raise LimitExceededError or OutOfTimeError if a model of so many rows or columns is too large or too late."""
         check_rows(rows, self.name, self.context.limits)
         if rows * LEAST_SECONDS > self.context.seconds_left():
             raise OutOfTimeError
 
     def check_time(self) -> None:
-        """Stop writing if the context says so.
-
-        Raises
-        ------
-        OutOfTimeError
-            If it does.
-        """
+        """Raise OutOfTimeError if the context says that writing has to stop."""
         if not self.context.keep_going():
             raise OutOfTimeError
 
@@ -323,12 +300,7 @@ def formulation_for(
 ) -> type[Formulation[Any, Any]]:
     """As :func:`find_formulation`, for one problem; None names the default for its reading.
 
-    Raises
-    ------
-    InvalidInputError
-        If the problem has no such formulation for these engines.
-    UnsupportedFeatureError
-        If the formulation is not for the problem's reading.
+    Raises UnsupportedFeatureError if the formulation is not for the problem's reading.
     """
     every = {each: find_formulation(type(problem), each, takes) for each in formulation_names(problem.kind, takes)}
     able = [each for each, known in every.items() if known.reading == problem.reading]
@@ -407,10 +379,7 @@ def find_formulation(
 ) -> type[Formulation[Any, Any]]:
     """The named formulation of a problem class for engines that solve a given kind of model; None names the default.
 
-    Raises
-    ------
-    InvalidInputError
-        If the problem has no such formulation for these engines.
+    Raises InvalidInputError if the problem has no such formulation for these engines.
     """
     names = formulation_names(problem.kind, takes)
     chosen = name or next(iter(names), "")

@@ -11,9 +11,8 @@ import numpy as np
 
 from opweave.formulations.expressions import expression, write_out
 from opweave.problems.arrays import BoolArray, IntArray
-from opweave.problems.errors import InfeasibleError, InvalidInputError, LimitExceededError
+from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.graph_arrays import Adjacency, find_cycle, topological_order
-from opweave.problems.limits import Limits
 from opweave.problems.problem import Problem
 
 ENTRIES_PER_ROW = 64
@@ -119,19 +118,9 @@ def reduced_arcs(before: Adjacency, closed: BoolArray) -> tuple[IntArray, IntArr
     return np.asarray(heads, dtype=np.int64), np.asarray(tails, dtype=np.int64)
 
 
-def check_closure(count: int, formulation: str, limits: Limits) -> None:
-    """Refuse graphs whose closure alone would fill the memory.
-
-    Raises
-    ------
-    LimitExceededError
-        If the square of ``count`` operators is out of proportion to ``limits.model_rows``.
-    """
-    if count * count > ENTRIES_PER_ROW * limits.model_rows:
-        raise LimitExceededError(
-            f"formulation {formulation!r} compares all pairs of {count:,} operators, which is too many for "
-            f"{limits.model_rows:,} rows (Limits.model_rows); use another solver or a smaller graph"
-        )
+def rows_of_closure(count: int) -> int:
+    """How many rows of a model take as much memory as the closure of so many operators."""
+    return -(-count * count // ENTRIES_PER_ROW)
 
 
 ActivityT = TypeVar("ActivityT", bound=Hashable)

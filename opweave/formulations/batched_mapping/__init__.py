@@ -1,1 +1,4 @@
-"""Batched mapping written for solvers: arrays (``instance.py``), presolve, programs for engines, unsplit placements."""
+"""Batched mapping as mathematical programs.
+
+``milp.py`` and ``cp.py`` are one file, ``programs.py``: both programs have the same rows but for what shares a device.
+"""

@@ -1,1 +1,1 @@
-"""Memory layout as arrays and as programs for engines."""
+"""Memory layouts as a mathematical program. There is no ``cp.py``: on layouts CP-SAT finds and proves no more than HiGHS."""

@@ -42,7 +42,7 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, lowe
 from opweave.formulations.memory_ordering.pairs import Excess, Footprints, Loads, Pairs, unsettled
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.order_arcs import ancestors
+from opweave.formulations.order_arcs import ancestors, rows_of_closure
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -98,9 +98,9 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
 
     problem_type: ClassVar[type[MemoryOrdering]] = MemoryOrdering
 
-    def compared(self, problem: MemoryOrdering) -> int:
-        """All operators."""
-        return len(problem.graph.operators)
+    def least_rows(self, problem: MemoryOrdering) -> int:
+        """Those that weigh as much as the closure of all operators."""
+        return rows_of_closure(len(problem.graph.operators))
 
     def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
         """Convert units of the model to bytes, rounded so that a lower bound stays one."""

@@ -19,7 +19,7 @@ from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import byte_unit
 from opweave.formulations.modeling.pyomo import PyomoFormulation, load_values
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.order_arcs import ancestors
+from opweave.formulations.order_arcs import ancestors, rows_of_closure
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.formulations.placement.model import NEGLIGIBLE, UNITS, PlacementProgram
 from opweave.formulations.placement.windows import Message, Windows, links, messages_of, retimed, timetable
@@ -92,9 +92,9 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
             m.entering = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.entering)
         return m
 
-    def compared(self, problem: Placement) -> int:
-        """All operators."""
-        return len(problem.graph.operators)
+    def least_rows(self, problem: Placement) -> int:
+        """Those that weigh as much as the closure of all operators."""
+        return rows_of_closure(len(problem.graph.operators))
 
     def makespan(self, m: ConcreteModel, i: str) -> Row:
         """(4) C[i] <= C_max, which is minimised."""

@@ -43,7 +43,7 @@ from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.intervals import MOST_TICKS, WHOLE, Interval, IntervalModel, fine_tick
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.order_arcs import ancestors, transposed
+from opweave.formulations.order_arcs import ancestors, rows_of_closure, transposed
 from opweave.formulations.placement.instance import PlacementInstance, common_tick, lower_unless_short
 from opweave.formulations.placement.model import ABSENT, NEGLIGIBLE, UNITS, ColumnProgram, PlacementModel
 from opweave.formulations.placement.windows import (
@@ -241,9 +241,9 @@ class Disjunctive(ColumnProgram):
         self.add_constraints(model, problem)
         return model
 
-    def compared(self, problem: Placement) -> int:
-        """All operators."""
-        return len(problem.graph.operators)
+    def least_rows(self, problem: Placement) -> int:
+        """Those that weigh as much as the closure of all operators."""
+        return rows_of_closure(len(problem.graph.operators))
 
     def complete(self, model: DisjunctiveModel, table: Timetable, values: FloatArray) -> None:
         """Set which comes first, where two share a device or port."""
