@@ -78,7 +78,8 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     """Cut every operator over the devices so that the sum of the operators' times is smallest.
 
     Operators run one after another. For each operator, a device first receives the cells that its part needs and that
-    it does not hold, and then computes. The operator takes as long as its slowest device. For a share of an operator
+    it does not hold, and then computes. Graph inputs come from outside to whoever needs them, and graph outputs stay
+    where they are made. The operator takes as long as its slowest device. For a share of an operator
     that takes it ``seconds`` as a whole, device k needs ``launch + (seconds - launch) * share``; ``launch`` is its
     ``launch_seconds``. A device holds
     what it has computed until no operator reads it any more. It drops what it has received after the operator.
@@ -115,11 +116,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         ``"dedicated"``: devices receive at the same time (the paper). ``"shared"``: the router carries one thing at a
         time, so all devices wait for its airtime. For each tensor this is the largest receiver if all receivers need
         the same data (broadcast), otherwise the sum over the receivers.
-    input_device
-        The device that has the graph inputs at the beginning; None: every device gets them from outside as it needs
-        them.
-    output_device
-        The device that gathers the graph outputs at the end; None: they stay where they are made.
 
     Raises
     ------
@@ -156,7 +152,11 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     solution_type: ClassVar[type[Solution]] = Slices
     unit: ClassVar[str] = "seconds"
     withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
-        {"overhead_seconds": (({},), "use launch_seconds of the devices")}
+        {
+            "overhead_seconds": (({},), "use launch_seconds of the devices"),
+            "input_device": ((None,), "every device gets graph inputs from outside; pin an operator that copies them"),
+            "output_device": ((None,), "graph outputs stay where they are made; pin an operator that reads them"),
+        }
     )
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
     _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
@@ -171,8 +171,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     transfers: Literal["refined", "paper"] = "refined"
     weights: Literal["resident", "streamed"] = "resident"
     channel: Literal["dedicated", "shared"] = "dedicated"
-    input_device: Name | None = None
-    output_device: Name | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Slicing:
@@ -203,11 +201,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     def _check_names(self) -> None:
         check_costs(self.costs, self.graph, self.cluster)
         refuse_unknown("the geometry names", "operator", self.geometry, self.graph.operator_index)
-        for what, names in (
-            ("input_device names", {self.input_device} - {None}),
-            ("output_device names", {self.output_device} - {None}),
-        ):
-            refuse_unknown(what, "device", names, self.cluster.device_index, "cluster")
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
