@@ -40,7 +40,7 @@ class SlicingEncoding(Encoding):
 
     def encode(self, solution: Slices) -> FloatArray:
         """Shares and dimensions of a solution."""
-        return encode(self.instance, *self.instance.plan(solution))
+        return encode(*self.instance.plan(solution))
 
     def judge(self, rows: FloatArray) -> Judged:
         """Judge rows; memory is looked at if it is limited."""
