@@ -193,7 +193,7 @@ def test_links_and_memory_are_checked() -> None:
         ({"costs": None}, "include_compute=False"),
         ({"costs": ow.Costs.from_table({"T": {"a": 1.0}})}, "does not have"),
         ({"costs": ow.Costs.from_table({"P": {"a": 1.0}})}, "no known time"),
-        ({"order": ["P", "R", "Q", "S"]}, "order runs 'R' before 'Q'"),
+        ({"order": ["P", "R", "Q", "S"]}, "'R' runs before 'Q'"),
         ({"order": ["P", "Q"]}, "exactly once"),
         ({"order": ["P", "P", "Q", "R", "S"]}, "exactly once"),
         ({"max_tensors": 2}, "compare plans"),
