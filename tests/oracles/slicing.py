@@ -83,7 +83,8 @@ def operator_seconds(problem: Slicing, op, slices: dict[str, Slice]) -> float | 
     for k, part in parts.items():
         if names[k] not in problem.known_seconds[op.id]:
             return None
-        fixed, whole = problem.intercept(op.id, names[k]), problem.known_seconds[op.id][names[k]]
+        whole = problem.known_seconds[op.id][names[k]]
+        fixed = min(problem.cluster.devices[k].launch_seconds, whole)
         wait = airtime if problem.channel == "shared" else waits[k]
         ends.append(wait + fixed + (whole - fixed) * len(part) / cut.cuts[-1])
     return max(ends)

@@ -242,11 +242,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         into = np.asarray(self.cluster.effective_latency)
         return tuple(max((float(into[q, k]) for q in range(count) if q != k), default=0.0) for k in range(count))
 
-    def intercept(self, op: str, device: str) -> float:
-        """Seconds that an operator takes on a device however small its part is, at most those of the whole operator."""
-        launch = self.cluster.devices[self.cluster.device_index[device]].launch_seconds
-        return min(launch, self.known_seconds[op][device])
-
     @cached_property
     def extents(self) -> dict[str, Extent]:
         """Every tensor as cells of channels and rows."""
