@@ -4,49 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.cluster import Cluster
-from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.measures import busy_seconds, critical_path, moved_bytes
 from opweave.problems.on_cluster import OnCluster, held
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time, over_memory
-from opweave.problems.solution import TIME_TOLERANCE, Violation, broken
-from opweave.problems.spec import FrozenDict
+from opweave.problems.solution import TIME_TOLERANCE, Details, Violation, broken
+from opweave.problems.spec import FrozenDict, Name, Seconds
 from opweave.problems.timeline import Activities, ActivityKind, Lifetimes, Names, Timeline, devices_and_ports, joined
 
 
-class Sending(Protocol):
-    """A transfer of a plan."""
+class DeviceDetails(Details):
+    """What a schedule takes; :attr:`Evaluation.timeline` says how it uses every device.
 
-    @property
-    def tensor(self) -> str:
-        """The tensor that is sent."""
+    Attributes
+    ----------
+    makespan
+        Latest end of all runs, in seconds; 0 for a graph without operators.
+    memory_bytes, memory_limits
+        Bytes that every device holds, and the most that it may hold (side constraints included; None for no limit).
+    """
 
-    @property
-    def consumer(self) -> str | None:
-        """The operator that it is sent for; None if it is sent once for all readers."""
-
-    @property
-    def source(self) -> str:
-        """The device that sends it."""
-
-    @property
-    def target(self) -> str:
-        """The device that receives it."""
-
-    @property
-    def start(self) -> float:
-        """Seconds."""
-
-    @property
-    def end(self) -> float:
-        """Seconds."""
+    makespan: Seconds
+    memory_bytes: FrozenDict[Name, int]
+    memory_limits: FrozenDict[Name, int | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +166,7 @@ def play(
     problem: OnCluster,
     runs: Runs,
     run_of: IntArray,
-    transfers: Sequence[Sending],
+    transfers: Sequence[Any],
     *,
     ports: bool = False,
     for_all: bool = False,
@@ -256,7 +242,7 @@ def _needs(
     return Reads(read, tensor[entry], made, need), needs.at(first[order]), taker[first[order]]
 
 
-def _listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Sending]) -> Sent:
+def _listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Any]) -> Sent:
     """The transfers of a plan as columns, before it is known which needs they meet."""
     index, none = cluster.device_index, np.full(len(transfers), -1, dtype=np.int64)
     rows = [
@@ -425,29 +411,3 @@ def overfull(cluster: Cluster, used: Mapping[str, int]) -> Iterator[Violation]:
     """Devices that hold more bytes than their memory."""
     for device in cluster.devices:
         yield from over_memory(device.name, used[device.name], device.memory_bytes)
-
-
-def device_details(
-    timeline: Timeline, ends: dict[str, float], held: Mapping[str, int], limits: Mapping[str, int | None], count: int
-) -> dict[str, Any]:
-    """The fields of :class:`DeviceDetails`; ``count`` transfers are necessary."""
-    devices = len(held)
-    busy = np.clip(busy_seconds(timeline), 0.0, MAX_SECONDS).tolist()  # a wrong plan may list transfers of any length
-    moved = moved_bytes(timeline)
-    columns: dict[str, Iterable[float]] = {
-        "busy_seconds": busy[:devices],
-        "idle_seconds": [max(0.0, timeline.end - seconds) for seconds in busy[:devices]],
-        "send_seconds": busy[devices : 2 * devices],
-        "receive_seconds": busy[2 * devices :],
-        "bytes_out": moved[devices : 2 * devices],
-        "bytes_in": moved[2 * devices :],
-    }
-    return {
-        "makespan": timeline.end,
-        "ends": FrozenDict(ends),
-        **{column: FrozenDict(zip(held, values, strict=True)) for column, values in columns.items()},
-        "memory_bytes": FrozenDict(held),
-        "memory_limits": FrozenDict(limits),
-        "transfer_count": count,
-        "critical_path": critical_path(timeline),
-    }

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray, distinct
-from opweave.problems.solution import Details
-from opweave.problems.spec import FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 
 
@@ -188,185 +185,46 @@ MEASURES: Mapping[str, Callable[[Timeline], float | int | None]] = {
 Wait = Literal["nothing", "data"] | ResourceKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriticalStep:
-    """One operator or transfer of a critical path; a dataclass, because a path may have a step for every operator.
-
-    Attributes
-    ----------
-    operator
-        The operator that runs; None for a transfer.
-    tensor, consumer
-        The tensor that is sent and, if it is sent for one reader, that reader; None for an operator.
-    source, target
-        Devices of the transfer; for an operator, both are its device.
-    start, end
-        Seconds.
-    waited_for
-        What the step before it in the path was to it: its ``"data"``, or what held its ``"device"``, ``"send_port"`` or
-        another of its resources before; ``"nothing"`` for the first step.
-    """
-
-    __pydantic_config__ = Spec.model_config
-
-    operator: Name | None = None
-    tensor: Name | None = None
-    consumer: Name | None = None
-    source: Name
-    target: Name
-    start: Seconds
-    end: Seconds
-    waited_for: Wait
-
-
-class DeviceDetails(Details):
-    """How a schedule uses the devices.
-
-    Attributes
-    ----------
-    makespan
-        Latest end of all runs, in seconds; 0 for a graph without operators.
-    ends
-        Latest end of every operator, in seconds.
-    busy_seconds, idle_seconds
-        By device, up to the makespan.
-    send_seconds, receive_seconds
-        By device: the sum of the transfers that the schedule makes necessary. On devices without ports, transfers may
-        overlap, so the sum may exceed the makespan.
-    bytes_in, bytes_out
-        Bytes that every device receives and sends.
-    memory_bytes, memory_limits
-        Bytes that every device holds, and the most that it may hold (side constraints included; None for no limit).
-    transfer_count
-        Number of transfers that the schedule makes necessary.
-    critical_path
-        Steps from the beginning to the makespan. No step could start before the step in front of it had ended. If a
-        step starts later than that, nothing in the plan explains the delay.
-    """
-
-    makespan: Seconds
-    ends: FrozenDict[Name, Seconds]
-    busy_seconds: FrozenDict[Name, Seconds]
-    idle_seconds: FrozenDict[Name, Seconds]
-    send_seconds: FrozenDict[Name, Seconds]
-    receive_seconds: FrozenDict[Name, Seconds]
-    bytes_in: FrozenDict[Name, int]
-    bytes_out: FrozenDict[Name, int]
-    memory_bytes: FrozenDict[Name, int]
-    memory_limits: FrozenDict[Name, int | None]
-    transfer_count: int
-    critical_path: Many[CriticalStep]
-
-
 def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
-    """Walk back from the last end, from each activity to the latest-ending one that it had to wait for.
+    """Walk back from the last end, from each activity to one that it had to wait for.
 
-    An activity waits for its causes, and for the previous activity on an exclusive resource.
+    An activity waits for its causes, and for the previous activity on an exclusive resource. Of those that end when it
+    starts, it is the one whose own chain without a pause began first; if none does, it is the one that ends last. Of
+    activities that take no time at one moment, the earlier along the data comes first.
 
     Returns
     -------
     list
-        In order of time: the rows of each run or transfer (both of its ends), and what it waited for.
+        In order of time: the rows of each run or transfer (both of its ends), and what it waited for: its ``"data"``,
+        or what held its ``"device"``, ``"send_port"`` or another of its resources before; ``"nothing"`` for the first.
     """
     acts = timeline.activities
     runs = acts.kind == ActivityKind.RUN
     if not runs.any():
         return []
-    waits = _Waits(timeline)
+    start, end, twin = acts.start.tolist(), acts.end.tolist(), acts.twin.tolist()
+    causes, previous = acts.causes.lists(), timeline.before.tolist()
+    places = [timeline.resources[place].kind for place in acts.resource.tolist()]
+    since, back = acts.start.tolist(), dict[int, tuple[Wait, int]]()
+
+    def ends_of(row: int) -> tuple[int, ...]:
+        return (row,) if twin[row] < 0 else (min(row, twin[row]), max(row, twin[row]))
+
+    for row in np.lexsort((acts.rank, acts.end, acts.start)).tolist():
+        rows = ends_of(row)
+        waits: list[tuple[Wait, int]] = [("data", cause) for cause in causes[row]]
+        waits += [(places[each], previous[each]) for each in rows if previous[each] >= 0]
+        without_pause = [each for each in waits if end[each[1]] >= start[row]]
+        if without_pause:
+            chosen = min(without_pause, key=lambda each: since[each[1]])
+            since[row] = min(start[row], since[chosen[1]])
+            back[row] = chosen
+        elif waits:
+            back[row] = max(waits, key=lambda each: end[each[1]])
     current = int(np.argmax(np.where(runs, acts.end, -np.inf)))
     path: list[tuple[tuple[int, ...], Wait]] = []
-    while chain := waits.explained(current):
-        for wait, previous in chain:
-            path.append((waits.ends_of(current), wait))
-            current = previous
-    return [(waits.ends_of(current), "nothing"), *reversed(path)]
-
-
-class _Waits:
-    """What each activity waited for.
-
-    A plan does not say which of several activities that take no time at one moment comes first. Each may have come
-    behind any other on its resource that does not depend on it.
-    """
-
-    def __init__(self, timeline: Timeline) -> None:
-        acts, exclusive = timeline.activities, timeline.exclusive
-        self._start, self._end, self._twin = acts.start.tolist(), acts.end.tolist(), acts.twin.tolist()
-        self._causes, self._before = acts.causes.lists(), timeline.before.tolist()
-        self._resource, self._places = acts.resource.tolist(), [each.kind for each in timeline.resources]
-        self._seen: set[int] = set()  # a schedule that breaks the rules could lead in a circle
-        self._instants: dict[tuple[int, float], list[int]] = {}
-        for row in np.flatnonzero((acts.start == acts.end) & (acts.start > 0.0) & exclusive[acts.resource]).tolist():
-            self._instants.setdefault((self._resource[row], self._start[row]), []).append(row)
-
-    def ends_of(self, row: int) -> tuple[int, ...]:
-        """The activity and, if it is a transfer, its other end."""
-        other = self._twin[row]
-        return (row,) if other < 0 else (min(row, other), max(row, other))
-
-    def explained(self, row: int) -> list[tuple[Wait, int]]:
-        """The way back to the next activity that takes time, if one ends here; else one step; nothing at the start."""
-        self._seen.update(self.ends_of(row))
-        first, back = self._before_it(row), dict[int, tuple[Wait, int]]()
-        ahead = [(row, *each) for each in reversed(first)]
-        while ahead:
-            later, wait, here = ahead.pop()
-            if here in back or self._end[here] < self._start[later]:
-                continue
-            back[here] = (wait, later)
-            if self._start[here] < self._end[here]:
-                chain = []
-                while here != row:
-                    wait, later = back[here]
-                    chain.append((wait, here))
-                    self._seen.update(self.ends_of(here))
-                    here = later
-                return chain[::-1]
-            ahead += [(here, *each) for each in reversed(self._before_it(here))]
-        return first[:1]
-
-    def _before_it(self, row: int) -> list[tuple[Wait, int]]:
-        """What an activity may have waited for, the latest first."""
-        rows = self.ends_of(row)
-        found: list[tuple[Wait, int]] = [("data", cause) for cause in self._causes[rows[0]]]
-        found += [(self._places[self._resource[each]], self._before[each]) for each in rows if self._before[each] >= 0]
-        for each in rows:
-            others = self._instants.get((self._resource[each], self._start[each]), [])
-            if len(others) > 1 and self._start[each] == self._end[each]:
-                place = self._places[self._resource[each]]
-                found += [(place, other) for other in others if not self._depends(other, each)]
-        return sorted((each for each in found if each[1] not in self._seen), key=lambda each: -self._end[each[1]])
-
-    def _depends(self, later: int, earlier: int) -> bool:
-        """Whether one activity of a moment waits for another by way of the data."""
-        ahead, known = [later], {later}
-        while ahead and earlier not in known:
-            fresh = {each for each in self._causes[ahead.pop()] if self._start[each] == self._start[later]} - known
-            known |= fresh
-            ahead += fresh
-        return earlier in known
-
-
-def critical_path(timeline: Timeline) -> tuple[CriticalStep, ...]:
-    """The critical rows with the names of operators, tensors and devices."""
-    acts, texts = timeline.activities, timeline.names.texts
-    path = critical_rows(timeline)
-    first = np.asarray([rows[0] for rows, _ in path], dtype=np.int64)
-    sent = acts.kind[first] != int(ActivityKind.RUN)
-    columns = (sent, acts.what[first], acts.reader[first], acts.start[first], acts.end[first])
-    places = [timeline.resources[place].name for place in acts.resource.tolist()]
-    return tuple(
-        CriticalStep(
-            operator=None if transfer else texts[what],
-            tensor=texts[what] if transfer else None,
-            consumer=None if reader < 0 else texts[reader],
-            source=places[rows[0]],
-            target=places[rows[-1]],
-            start=start,
-            end=end,
-            waited_for=wait,
-        )
-        for (rows, wait), transfer, what, reader, start, end in zip(
-            path, *(column.tolist() for column in columns), strict=True
-        )
-    )
+    while current in back:
+        wait, earlier = back.pop(current)  # a schedule that breaks the rules could lead in a circle
+        path.append((ends_of(current), wait))
+        current = earlier
+    return [(ends_of(current), "nothing"), *reversed(path)]

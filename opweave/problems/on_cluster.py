@@ -98,23 +98,8 @@ def check_order(graph: OpGraph, order: Sequence[str]) -> None:
     ValueError
         Names the first wrong operator.
     """
-    if sorted(order) != sorted(graph.operator_ids):
-        odd = sorted(set(order) ^ graph.operator_index.keys())
-        named = f": {odd[0]!r} is unknown or missing" if odd else ""
-        raise ValueError(f"order must list every operator of the graph exactly once{named}")
-    for early, late, tensor in too_early(graph, order):
-        raise ValueError(f"order runs {early!r} before {late!r}, which makes its input {tensor!r}")
-
-
-def too_early(graph: OpGraph, order: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Operators that an order of all of them has before a producer, with that producer and the tensor that it makes."""
-    arrays, names = graph.arrays, graph.operator_ids
-    step = np.empty(len(names), dtype=np.int64)
-    step[graph.positions(tuple(order))] = np.arange(len(names))
-    reader, tensor = arrays.reads.heads(), arrays.reads.items
-    producer = arrays.producer[tensor]
-    for entry in np.flatnonzero((producer >= 0) & (step[producer] > step[reader])).tolist():
-        yield names[reader[entry]], names[producer[entry]], graph.tensor_ids[tensor[entry]]
+    for wrong in wrong_order(graph, order):
+        raise ValueError(f"order must list every operator exactly once, behind what it reads: {wrong.message}")
 
 
 def wrong_order(graph: OpGraph, order: Sequence[str]) -> Iterator[Violation]:
@@ -126,9 +111,16 @@ def wrong_order(graph: OpGraph, order: Sequence[str]) -> Iterator[Violation]:
         yield broken("missing", f"{name!r} never runs")
     for name in (name for name in counts if counts[name] > 1 and name in known):
         yield broken("repeated", f"{name!r} runs {counts[name]} times")
-    if len(order) == len(known) and known.keys() == counts.keys():
-        for early, late, tensor in too_early(graph, order):
-            yield broken("precedence", f"{early!r} runs before {late!r}, which makes its input {tensor!r}")
+    if len(order) != len(known) or known.keys() != counts.keys():
+        return
+    arrays, names = graph.arrays, graph.operator_ids
+    step = np.empty(len(names), dtype=np.int64)
+    step[graph.positions(tuple(order))] = np.arange(len(names))
+    reader, tensor = arrays.reads.heads(), arrays.reads.items
+    producer = arrays.producer[tensor]
+    for entry in np.flatnonzero((producer >= 0) & (step[producer] > step[reader])).tolist():
+        early, late, made = names[reader[entry]], names[producer[entry]], graph.tensor_ids[tensor[entry]]
+        yield broken("precedence", f"{early!r} runs before {late!r}, which makes its input {made!r}")
 
 
 def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:

@@ -66,19 +66,15 @@ def _all_pieces(problem: Pipeline) -> Iterator[list[tuple[str, ...]]]:
 
 def _all_teams(problem: Pipeline, count: int) -> Iterator[tuple[tuple[str, ...], ...]]:
     """Every way to give stages their devices."""
-    names = [each.name for each in problem.cluster.devices if each.name not in problem.forbidden_devices]
-    if problem.device_order is not None:
-        names = [name for name in problem.device_order if name in names]
+    names = [each.name for each in problem.cluster.devices]
     if problem.max_replicas == 1:
-        pick = permutations if problem.device_order is None else combinations
-        yield from (tuple((name,) for name in chosen) for chosen in pick(names, count))
+        yield from (tuple((name,) for name in chosen) for chosen in permutations(names, count))
         return
     sizes = range(1, problem.max_replicas + 1)
     teams = [team for size in sizes for team in combinations(names, size) if _alike(problem, team)]
     for chosen in product(teams, repeat=count):
         used = [name for team in chosen for name in team]
-        ranks = [names.index(name) for name in used]
-        if len(set(used)) == len(used) and (problem.device_order is None or ranks == sorted(ranks)):
+        if len(set(used)) == len(used):
             yield chosen
 
 
@@ -171,10 +167,7 @@ def allowed_cuts(problem: Pipeline) -> list[int]:
     found = []
     for position in range(1, len(order)):
         crossing = live(problem, set(order[:position]))
-        if problem.cuts == "prefix":
-            if problem.max_tensors is None or len(crossing) <= problem.max_tensors:
-                found.append(position)
-        elif (
+        if problem.cuts == "prefix" or (
             crossing
             and crossing <= set(_operator(problem, order[position - 1]).outputs)
             and _dominates(problem, order, position)

@@ -83,7 +83,8 @@ def operator_seconds(problem: Slicing, op, slices: dict[str, Slice]) -> float | 
     for k, part in parts.items():
         if names[k] not in problem.known_seconds[op.id]:
             return None
-        fixed, whole = problem.intercept(op.id, names[k]), problem.known_seconds[op.id][names[k]]
+        whole = problem.known_seconds[op.id][names[k]]
+        fixed = min(problem.cluster.devices[k].launch_seconds, whole)
         wait = airtime if problem.channel == "shared" else waits[k]
         ends.append(wait + fixed + (whole - fixed) * len(part) / cut.cuts[-1])
     return max(ends)
@@ -95,9 +96,7 @@ def held(problem: Slicing, tensor: str, k: int, slices: dict[str, Slice]) -> Cel
     everything = {(c, r) for c in range(extent.channels) for r in range(extent.rows)}
     producer = problem.graph.producer.get(tensor)
     if producer is None:
-        if problem.input_device is None:
-            return None
-        return everything if problem.cluster.devices[k].name == problem.input_device else set()
+        return None
     cut = slices[producer]
     part = range(cut.cuts[k], cut.cuts[k + 1])
     if cut.dimension == "whole":
@@ -119,19 +118,6 @@ def sent(problem: Slicing, op, cut: Slice, slices: dict[str, Slice], tensor: str
     return len(need - has)
 
 
-def gather_seconds(problem: Slicing, slices: dict[str, Slice]) -> float:
-    if problem.output_device is None:
-        return 0.0
-    k, total = problem.cluster.device_index[problem.output_device], 0.0
-    for tensor in problem.graph.outputs:
-        has = held(problem, tensor, k, slices)
-        if has is not None:
-            extent = problem.extents[tensor]
-            size = (extent.cells - len(has)) * extent.cell_bytes
-            total += problem.latencies[k] + size / problem.rates[k] if size else 0.0
-    return total
-
-
 def fits(problem: Slicing, order: tuple[str, ...], slices: dict[str, Slice]) -> bool:
     """cv7, device by device, from the definition."""
     graph, steps = problem.graph, len(order)
@@ -151,11 +137,6 @@ def fits(problem: Slicing, order: tuple[str, ...], slices: dict[str, Slice]) -> 
                     used += len(has) * problem.extents[t].cell_bytes
             if 0 <= now < steps:
                 used += working(problem, order[now], slices, k)
-            elif now == steps and problem.output_device == problem.cluster.devices[k].name:
-                for t in graph.outputs:
-                    has = held(problem, t, k, slices)
-                    if has is not None:
-                        used += (problem.extents[t].cells - len(has)) * problem.extents[t].cell_bytes
             if used > limit:
                 return False
     return True
@@ -196,7 +177,7 @@ def best_slicing(problem: Slicing) -> tuple[float | None, Slices | None]:
             choices.append([o for o in options if allowed(problem, name, o, most)])
         for chosen in product(*choices):
             slices = dict(zip(order, chosen, strict=True))
-            total = gather_seconds(problem, slices)
+            total = 0.0
             for op in problem.graph.operators:
                 seconds = operator_seconds(problem, op, slices)
                 total = float("inf") if seconds is None else total + seconds

@@ -189,7 +189,7 @@ def lonely_operator(devices: dict[str, float], **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_bounds_of_cuts_and_of_areas_overflow_in_silence() -> None:
-    cut = ow.Slicing(**lonely_operator({"a": 3.0, "b": 0.0}, rates=[10.0, 10.0]), output_device="b")
+    cut = ow.Slicing(**lonely_operator({"a": 3.0, "b": 0.0}, rates=[10.0, 10.0]))
     assert ow.solve(cut, solver="bound").bound == pytest.approx(best_slicing(cut)[0])
     free = lonely_operator({"a": 1e9, "b": 0.0, "c": 1e12}, shared=1.0)
     assert ow.solve(ow.Placement(**free)).objective == 0.0

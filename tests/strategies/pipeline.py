@@ -88,7 +88,6 @@ def pipelines(
     if table is not None:
         rows = [row if any(entry is not None for entry in row) else (1.0, *row[1:]) for row in table.table]
         table = table.model_copy(update={"table": tuple(rows)})
-    names = [device.name for device in cluster.devices]
     cuts = draw(of("dominators", "prefix"))
     channel = draw(of("dedicated", "dedicated", "shared"))
     wishes: dict[str, object] = {}
@@ -96,15 +95,12 @@ def pipelines(
         wishes["constraints"] = draw(pipeline_constraints(graph, cluster))
         wishes["min_stages"] = draw(of(1, 1, 2))
         wishes["max_stages"] = draw(or_none(st.integers(2, 4)))
-        wishes["device_order"] = draw(st.none() | st.none() | st.permutations(names))
-        wishes["forbidden_devices"] = draw(lists_of(of(*names), 0, 1))
     return Pipeline(
         graph=graph,
         cluster=cluster,
         costs=table,
         include_compute=computing,
         cuts=cuts,
-        max_tensors=draw(or_none(st.integers(1, 2))) if cuts == "prefix" else None,
         memory=draw(of("additive", "parameters")),
         compression=draw(of(1.0, 1.0, 2.5)),
         channel=channel,

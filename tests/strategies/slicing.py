@@ -162,8 +162,6 @@ def slicings(
         transfers=draw(of("refined", "refined", "paper")),
         weights=draw(of("resident", "streamed")),
         channel=draw(of("dedicated", "dedicated", "shared")),
-        input_device=draw(or_none(of(*names))),
-        output_device=draw(or_none(of(*names))),
         constraints=rules,
     )
 

@@ -144,7 +144,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
             sum(s.dimension == each and len(s.shares) > 1 for s in steps) for each in ("rows", "channels")
         )
         if self.details.latency > 0 and rows + channels:
-            wait = sum(map(self._wait, steps)) + self.details.gather_seconds
+            wait = sum(map(self._wait, steps))
             yield f"{rows:,} operators are cut along the rows and {channels:,} along the channels."
             yield f"{readable_share(wait / self.details.latency)} of the time is waiting for data."
         elif self.details.latency > 0:

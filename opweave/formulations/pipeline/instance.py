@@ -169,8 +169,6 @@ def shortage(problem: Pipeline, ceiling: float | None = None) -> str | None:
     pieces, most = instance.last, instance.most
     if not pieces:
         return None
-    if not instance.devices:
-        return "no device may be used: device_order and forbidden_devices leave none"
     reach = instance.reach.max(axis=0)
     stages = stages_up_to(reach)
     if stages is None:
@@ -319,7 +317,7 @@ def smallest_memory(problem: Pipeline) -> int | None:
     >>> smallest_memory(Pipeline(graph=graph, cluster=cluster, include_compute=False))
     13
     """
-    if not problem.graph.operators or not problem.usable_devices:
+    if not problem.graph.operators:
         return None
     stored, position = Stored(problem), points_of(problem)
     low, high = 0, problem.memory_of(problem.running_order)  # sums of sizes may be too large for the bisect module
@@ -347,7 +345,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     names = problem.running_order
     place = {name: position for position, name in enumerate(names)}
     position = points_of(problem)
-    used = problem.usable_devices
+    used = tuple(problem.cluster.device_index)
     known = np.ones((len(used), len(names)), dtype=bool)
     seconds = np.zeros((len(used), len(names)))
     if problem.costs is not None and problem.include_compute:
@@ -364,8 +362,6 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     allowed = known & permitted(place, used, problem.constraints).T
     rate = np.array(problem.cluster.effective_bandwidth[np.ix_(index, index)])
     np.fill_diagonal(rate, 0.0)
-    if problem.device_order is not None:
-        rate = np.triu(rate)
     latency = np.where(rate > 0, problem.cluster.effective_latency[np.ix_(index, index)], 0.0)
     return PipelineInstance(
         names=names,
@@ -392,7 +388,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
 
 
 def _alike(problem: Pipeline) -> IntArray:
-    used = problem.usable_devices
+    used = tuple(problem.cluster.device_index)
     if problem.max_replicas == 1:
         return np.arange(len(used))
     firsts = (next(u for u, name in enumerate(used) if problem.interchangeable(name, other)) for other in used)

@@ -74,8 +74,7 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
         self.instance = lower(problem) if instance is None else instance
         self.mode, self.devices = ruled_modes(problem, self.instance), len(self.instance.devices)
         self.length = self.instance.length[np.arange(len(self.mode)), self.mode]
-        self._cut = slice(self.instance.first, self.instance.first + len(self.instance.names))
-        most = np.repeat(self.length[self._cut], self.devices + 1)
+        most = np.repeat(self.length, self.devices + 1)
         maker = np.repeat(np.arange(self.instance.operators), np.diff(self.instance.made_start))
         self._freed: list[list[tuple[int, int]]] = [[] for _ in range(self.instance.operators + 1)]
         for t, j in zip(self.instance.made.tolist(), maker.tolist(), strict=True):
@@ -84,7 +83,7 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
 
     def _evaluate(self, x: FloatArray, out: dict[str, FloatArray], *args: object, **kwargs: object) -> None:
         """Latency and violations of all rows."""
-        points, length = self._points(x), self.length[self._cut]
+        points, length = self._points(x), self.length
         begin, end = np.abs(points[:, :, 0]), np.abs(points[:, :, -1] - length)
         backwards = np.maximum(0, points[:, :, :-1] - points[:, :, 1:]).sum(axis=2)
         latency, parts, memory = self._played(self._mended(points))
@@ -97,19 +96,17 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
 
     def encode(self, cuts: IntArray) -> FloatArray:
         """The cut points of a plan, stretched to the rule's dimension. Shape (operators, devices + 1)."""
-        share = cuts[self._cut] / np.maximum(1, cuts[self._cut, -1:])
-        return np.rint(share * self.length[self._cut, None]).ravel()
+        share = cuts / np.maximum(1, cuts[:, -1:])
+        return np.rint(share * self.length[:, None]).ravel()
 
     def _points(self, x: FloatArray) -> IntArray:
         """Cut points as they stand. Shape (rows, operators, devices + 1)."""
         return np.rint(x).astype(np.int64).reshape(len(x), len(self.instance.names), self.devices + 1)
 
     def _mended(self, points: IntArray) -> IntArray:
-        """Cut points (6) to (10), those of the added operators included."""
-        length = self.length[self._cut]
-        points[:, :, 0], points[:, :, -1] = 0, length
-        cuts = np.repeat(self.instance.blank_cuts()[None], len(points), axis=0)
-        cuts[:, self._cut] = np.minimum(np.maximum.accumulate(points, axis=2), length[:, None])
+        """Cut points (6) to (10)."""
+        points[:, :, 0], points[:, :, -1] = 0, self.length
+        cuts: IntArray = np.minimum(np.maximum.accumulate(points, axis=2), self.length[:, None])
         return cuts
 
     def _played(self, cuts: IntArray) -> tuple[FloatArray, IntArray, FloatArray]:

@@ -7,8 +7,7 @@ channels and H rows, a part [a, b) of the operator needs
 * in mode rows: all channels, rows [max(0, a * stride - padding), min(H, (b - 1) * stride - padding + reach));
 * in mode channels: all rows, channels [a // wide * deep - offset, ceil(b / wide) * deep - offset), cut to [0, C].
 
-The part of a tensor that a device holds follows from the producer's mode and part alone. The input device and the
-gathering of the outputs are additional operators at the beginning and the end, tied to their device and without cost.
+The part of a tensor that a device holds follows from the producer's mode and part alone.
 """
 
 from __future__ import annotations
@@ -49,9 +48,7 @@ class SlicingInstance:
     Attributes
     ----------
     names, devices
-        Operator ids in running order, without the added operators; device names.
-    first
-        Number of added operators in front: 1 with an input device, else 0.
+        Operator ids in running order; device names.
     whole
         Operators that stay whole. Shape (operators,).
     length
@@ -89,7 +86,6 @@ class SlicingInstance:
 
     names: tuple[str, ...]
     devices: tuple[str, ...]
-    first: int
     whole: BoolArray
     length: IntArray
     intercept: FloatArray
@@ -122,7 +118,7 @@ class SlicingInstance:
 
     @property
     def operators(self) -> int:
-        """Number of operators, including the additional ones."""
+        """Number of operators."""
         return len(self.length)
 
     @property
@@ -132,11 +128,11 @@ class SlicingInstance:
 
     def order_matters(self, problem: Slicing) -> bool:
         """Whether another order of the operators could make another solution legal."""
-        follows = all(v + 1 in self.consumers[v] for v in range(self.first, self.first + len(self.names) - 1))
+        follows = all(v + 1 in self.consumers[v] for v in range(self.operators - 1))
         return problem.order is None and (self.limited or rules_by_memory(problem)) and not follows
 
     def blank_cuts(self) -> IntArray:
-        """Cuts that give every operator to the first device that may run it, and additional ones to their own."""
+        """Cuts that give every operator to the first device that may run it."""
         cuts = np.zeros((self.operators, len(self.devices) + 1), dtype=np.int64)
         for v in range(self.operators):
             cuts[v, int(np.isfinite(self.intercept[v]).argmax()) + 1 :] = 1
@@ -148,9 +144,8 @@ class SlicingInstance:
         Operators that are cut alike share one slice, which is immutable.
         """
         words = ("rows", "channels")
-        inner = slice(self.first, self.first + len(self.names))
-        which = np.where(self.whole[inner], len(words), mode[inner]).tolist()
-        chosen = list(zip(which, map(tuple, cuts[inner].tolist()), strict=True))
+        which = np.where(self.whole, len(words), mode).tolist()
+        chosen = list(zip(which, map(tuple, cuts.tolist()), strict=True))
         known = tuple(dict.fromkeys(chosen))
         slices = Slice.made_of_rows(
             dimension=[(*words, "whole")[dimension] for dimension, _ in known], cuts=[row for _, row in known]
@@ -163,7 +158,7 @@ class SlicingInstance:
         """Modes and cuts of a solution that can be replayed."""
         mode = np.zeros(self.operators, dtype=np.int64)
         cuts = self.blank_cuts()
-        for v, name in enumerate(self.names, start=self.first):
+        for v, name in enumerate(self.names):
             cut = solution.slices[name]
             mode[v] = CHANNELS if cut.dimension == "channels" else ROWS
             cuts[v] = cut.cuts
@@ -174,7 +169,7 @@ def ruled_modes(problem: Slicing, instance: SlicingInstance) -> IntArray:
     """The mode of every operator by the paper's rule."""
     rule = rulings(problem, instance.names)
     mode = np.zeros(instance.operators, dtype=np.int64)
-    for v, name in enumerate(instance.names, start=instance.first):
+    for v, name in enumerate(instance.names):
         mode[v] = CHANNELS if rule[name].dimension == "channels" else ROWS
     return mode
 
@@ -230,18 +225,15 @@ def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstan
 
 
 class _Writer:
-    """Puts a problem's columns into running order, between the added operators."""
+    """Puts a problem's columns into running order."""
 
     def __init__(self, problem: Slicing, order: tuple[str, ...]) -> None:
         self._problem, self._order = problem, order
         self._columns = problem.columns
         self._devices = tuple(device.name for device in problem.cluster.devices)
-        self._head, self._tail = problem.input_device, problem.output_device
-        self._shift = 0 if self._head is None else 1
-        self._count = self._shift + len(order) + (0 if self._tail is None else 1)
         self._rows = problem.graph.positions(order)
         self._step = np.zeros(len(order), dtype=np.int64)
-        self._step[self._rows] = np.arange(self._shift, self._shift + len(order))
+        self._step[self._rows] = np.arange(len(order))
 
     def write(self) -> SlicingInstance:
         """Put everything together."""
@@ -249,20 +241,16 @@ class _Writer:
         reader, tensor, producer = self._inputs()
         stride, padding, reach, wide, deep, offset = self._windows()
         listing, written = problem.graph.arrays.writes.entries(self._rows)
-        fed = np.flatnonzero(problem.graph.arrays.producer < 0)[: None if self._shift else 0]
-        made = np.concatenate([np.zeros(len(fed), dtype=np.int64), listing + self._shift])
         intercept, slope = self._times()
-        inner = producer >= 0
-        pad = (self._shift, self._count - self._shift - len(self._order))
+        inner, count = producer >= 0, len(self._order)
         return SlicingInstance(
             names=self._order,
             devices=self._devices,
-            first=self._shift,
-            whole=np.pad(self._stays, pad, constant_values=True),
+            whole=self._stays,
             length=self._lengths(),
             intercept=intercept,
             slope=slope,
-            flow_start=_starts(reader, self._count),
+            flow_start=_starts(reader, count),
             tensor=tensor,
             producer=producer,
             stride=stride,
@@ -274,11 +262,11 @@ class _Writer:
             channels=columns.channels,
             rows=columns.rows,
             cell=columns.cell,
-            made_start=_starts(made, self._count),
-            made=np.concatenate([fed, written]),
+            made_start=_starts(listing, count),
+            made=written,
             last=self._last(reader, tensor),
-            weight=np.pad(columns.weight[self._rows], pad).astype(np.int64),
-            workspace=np.pad(columns.workspace[self._rows], pad).astype(np.int64),
+            weight=columns.weight[self._rows].astype(np.int64),
+            workspace=columns.workspace[self._rows].astype(np.int64),
             resident=problem.weights == "resident",
             capacity=capacity_of(binding_limits(problem)),
             rate=np.asarray(problem.rates, dtype=np.float64),
@@ -286,7 +274,7 @@ class _Writer:
             most_parts=self._most_parts(),
             broadcast_airtime=problem.channel == "shared",
             printed=problem.transfers == "paper",
-            consumers=Adjacency.from_pairs(self._count, producer[inner], reader[inner]),
+            consumers=Adjacency.from_pairs(count, producer[inner], reader[inner]),
         )
 
     @property
@@ -296,25 +284,15 @@ class _Writer:
 
     @cached_property
     def _flows(self) -> tuple[IntArray, IntArray]:
-        """Position in the order, and flow of the problem, of every flow without the gathered ones."""
+        """Position in the order, and flow of the problem, of every flow."""
         reads = self._problem.graph.arrays.reads
         return Adjacency(reads.start, np.arange(len(reads.items))).entries(self._rows)
 
-    @cached_property
-    def _gathered(self) -> IntArray:
-        """Outputs that the operator at the end reads."""
-        graph, index = self._problem.graph, self._problem.graph.tensor_index
-        names = graph.outputs if self._tail is not None else ()
-        there = [index[name] for name in names if name in graph.producer or self._head is not None]
-        return np.asarray(there, dtype=np.int64)
-
     def _inputs(self) -> tuple[IntArray, IntArray, IntArray]:
         """Reader, tensor and producer of every flow."""
-        position, flow = self._flows
-        tensor = np.concatenate([self._columns.tensor[flow], self._gathered])
-        reader = np.concatenate([position + self._shift, np.full_like(self._gathered, self._count - 1)])
-        source = np.append(self._step, OUTSIDE if self._head is None else 0)
-        return reader, tensor, source[self._problem.graph.arrays.producer[tensor]]
+        reader, flow = self._flows
+        tensor = self._columns.tensor[flow]
+        return reader, tensor, np.append(self._step, OUTSIDE)[self._problem.graph.arrays.producer[tensor]]
 
     def _windows(self) -> IntArray:
         """How every flow is read: stride, padding, reach, wide, deep, offset. Shape (6, flows)."""
@@ -336,26 +314,21 @@ class _Writer:
             np.where(mixed, channels // groups, np.where(some, 1, channels)),
             np.where(joined, columns.offset[flow], 0),
         )
-        whole = np.zeros((6, len(self._gathered)), dtype=np.int64)
-        whole[2], whole[3], whole[4] = columns.rows[self._gathered], 1, columns.channels[self._gathered]
-        return np.concatenate([np.stack(read), whole], axis=1)
+        return np.stack(read)
 
     def _lengths(self) -> IntArray:
-        length = np.zeros((self._count, 2), dtype=np.int64)
-        length[:, ROWS] = 1
-        inner = np.where(self._stays[:, None], (1, 0), self._columns.length[self._rows, 1:])
+        length = np.where(self._stays[:, None], (1, 0), self._columns.length[self._rows, 1:])
         if self._problem.dimension == "rule":
             rule = rulings(self._problem, self._order)
             word = [DIMENSIONS.index(rule[name].dimension) - 1 for name in self._order]
             other = np.arange(2) != np.asarray(word, dtype=np.int64)[:, None]
-            inner = np.where(other & ~self._stays[:, None], 0, inner)
-        length[self._shift : self._shift + len(self._order)] = inner
+            length = np.where(other & ~self._stays[:, None], 0, length)
         return length
 
     def _most_parts(self) -> IntArray:
-        most = np.full(self._count, len(self._devices), dtype=np.int64)
+        most = np.full(len(self._order), len(self._devices), dtype=np.int64)
         if self._problem.dimension == "rule":
-            for step, ruling in enumerate(rulings(self._problem, self._order).values(), start=self._shift):
+            for step, ruling in enumerate(rulings(self._problem, self._order).values()):
                 if ruling.most_parts is not None:
                     most[step] = min(ruling.most_parts, len(self._devices))
         return most
@@ -363,28 +336,20 @@ class _Writer:
     def _last(self, reader: IntArray, tensor: IntArray) -> IntArray:
         """The last operator that touches every tensor."""
         graph = self._problem.graph
-        unread = -1 if self._head is None else 0
-        last = np.append(self._step, unread)[graph.arrays.producer]
+        last = np.append(self._step, -1)[graph.arrays.producer]
         np.maximum.at(last, tensor, reader)
-        last[[graph.tensor_index[name] for name in graph.outputs]] = self._count
+        last[[graph.tensor_index[name] for name in graph.outputs]] = len(self._order)
         return last
 
     def _times(self) -> tuple[FloatArray, FloatArray]:
         problem, columns, rows = self._problem, self._columns, self._rows
-        intercept = np.full((self._count, len(self._devices)), np.inf)
-        slope = np.zeros_like(intercept)
         row = dict(zip(self._order, range(len(self._order)), strict=True))
-        able = permitted(row, self._devices, problem.constraints) & ~np.isnan(columns.seconds[rows])
-        inner = slice(self._shift, self._shift + len(rows))
-        intercept[inner] = np.where(able, columns.fixed[rows], np.inf)
-        slope[inner] = np.where(able, columns.seconds[rows] - columns.fixed[rows], 0.0)
-        for v, tied in ((0, self._head), (self._count - 1, self._tail)):
-            if tied is not None:
-                intercept[v, self._devices.index(tied)] = 0.0
-        for v in np.flatnonzero(np.isinf(intercept).all(axis=1)).tolist():
-            known = ~np.isnan(columns.seconds[rows[v - self._shift]])
-            name = self._order[v - self._shift]
-            raise ContradictionError(nowhere_to_run([name], self._devices, known, problem.constraints))
+        known = ~np.isnan(columns.seconds[rows])
+        able = known & permitted(row, self._devices, problem.constraints)
+        for v in np.flatnonzero(~able.any(axis=1)).tolist():
+            raise ContradictionError(nowhere_to_run([self._order[v]], self._devices, known[v], problem.constraints))
+        intercept = np.where(able, columns.fixed[rows], np.inf)
+        slope = np.where(able, columns.seconds[rows] - columns.fixed[rows], 0.0)
         return intercept, slope
 
 

@@ -58,10 +58,9 @@ class CutModel(LinearModel):
         """Add a continuous column from 0 to ``high``; a column without a name gets a number."""
         return Linear.of(int(self.reals(name, (len(self) if name == "r" else key,), 0.0, high)[0]))
 
-    def name(self, v: int) -> str | int:
-        """The operator's id; a number for an additional operator."""
-        place = v - self.instance.first
-        return self.instance.names[place] if 0 <= place < len(self.instance.names) else v
+    def name(self, v: int) -> str:
+        """The operator's id."""
+        return self.instance.names[v]
 
     def least(self, linear: Linear) -> float:
         """Least value within the columns' bounds."""
@@ -85,12 +84,12 @@ class CutModel(LinearModel):
 
     def on(self, op: str, device: str) -> Linear:
         """1 if ``device`` computes a part of operator ``op``, otherwise 0."""
-        v = self.instance.first + self.instance.names.index(op)
+        v = self.instance.names.index(op)
         return self.takes_part(v, self.instance.devices.index(device))
 
     def share(self, op: str, device: str) -> Linear:
         """The share of operator ``op`` that ``device`` computes: its rows or channels among all of them."""
-        v, k = self.instance.first + self.instance.names.index(op), self.instance.devices.index(device)
+        v, k = self.instance.names.index(op), self.instance.devices.index(device)
         length = self.instance.length[v]
         return total((self.cuts[v, m][k + 1] - self.cuts[v, m][k]) / float(length[m]) for m in self.modes(v))
 

@@ -94,9 +94,8 @@ def binding_limits(problem: Slicing) -> tuple[int | None, ...]:
         return tuple(problem.memory_limits.values())
     graph, size = problem.graph, problem.tensor_bytes
     held = sum(graph.parameter_bytes.values()) + sum(size.values())
-    gathered = sum(size[name] for name in graph.outputs)
     needs = (op.workspace_bytes + sum(size[name] for name in op.inputs) for op in graph.operators)
-    most = held + max(gathered, max(needs, default=0))
+    most = held + max(needs, default=0)
     return tuple(None if limit is None or limit >= most else limit for limit in problem.memory_limits.values())
 
 

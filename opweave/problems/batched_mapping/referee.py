@@ -12,9 +12,9 @@ import numpy as np
 
 from opweave.problems import device_play
 from opweave.problems.arrays import IntArray, distinct
-from opweave.problems.device_play import Played, Runs
-from opweave.problems.measures import DeviceDetails
+from opweave.problems.device_play import DeviceDetails, Played, Runs
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation, broken
+from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
     from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
@@ -23,7 +23,7 @@ SHOWN_INPUTS = 8
 
 
 class BatchedDetails(DeviceDetails):
-    """How a batched schedule uses the devices; each reading operator has transfers of its own.
+    """What a batched schedule takes.
 
     Attributes
     ----------
@@ -46,25 +46,20 @@ def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[Batc
     played = play(problem, solution, columns)
     runs, end = played.runs, played.timeline.end
     held = problem.memory_by_device(solution)
-
-    def details() -> BatchedDetails:
-        last = np.zeros(len(problem.graph.operators))
-        np.maximum.at(last, runs.operator, runs.end)
-        ends = dict(zip(problem.graph.operator_ids, last.tolist(), strict=True))
-        return BatchedDetails(
-            **device_play.device_details(played.timeline, ends, held, problem.memory_limits, len(played.needs)),
-            inputs_per_second=problem.batch / end if end > 0 else None,
-            batch_count=len(runs.operator),
-        )
-
+    details = BatchedDetails(
+        makespan=end,
+        memory_bytes=FrozenDict(held),
+        memory_limits=FrozenDict(problem.memory_limits),
+        inputs_per_second=problem.batch / end if end > 0 else None,
+        batch_count=len(runs.operator),
+    )
     found = (
         *_durations(solution, runs, TIME_TOLERANCE * end),
         *_wrong_transfers(solution, played),
         *played.in_time(),
         *device_play.overfull(problem.cluster, held),
     )
-    judged: Evaluation[BatchedDetails] = Evaluation(objective=end, violations=found)
-    return judged.with_timeline(played.timeline).with_details(details)
+    return Evaluation(objective=end, violations=found, details=details).with_timeline(played.timeline)
 
 
 class Columns(NamedTuple):

@@ -295,18 +295,6 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
         there = (operator >= 0) & (device >= 0) & (count > 0)
         return operator[there], device[there], count[there]
 
-    def transfer_seconds(self, tensor: str, count: int, source: str, target: str) -> float | None:
-        """Seconds to send a tensor's part for ``count`` inputs from one device to another; None without a link."""
-        if (source, target) in self._unlinked:
-            return None
-        size = self.graph.tensors[self.graph.tensor_index[tensor]].bytes
-        moved = size * count if self.transfers == "delay" else size
-        return self.cluster.transfer_seconds(moved, source, target)
-
-    @cached_property
-    def _unlinked(self) -> FrozenDict[tuple[str, str], bool]:
-        return FrozenDict(dict.fromkeys(self.cluster.unreachable_pairs, True))
-
     def _replay(self, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
         return judge(self, solution)
 

@@ -261,8 +261,6 @@ def overlaps(timeline: Timeline) -> Iterator[Violation]:
     """
     lives = timeline.lifetimes
     assert lives.offset is not None
-    if stands_in_slots(lives):
-        return
     rows = np.arange(len(lives.begin))
     begins = np.repeat([1, 0], len(rows))
     events = np.lexsort((np.tile(rows, 2), begins, np.concatenate([lives.begin, lives.end])))
@@ -286,23 +284,3 @@ def overlaps(timeline: Timeline) -> Iterator[Violation]:
         where = timeline.resources[resource[row]].name
         message = f"{first!r} and {second!r} share {counted(most, 'byte')} of {where!r} while both live"
         yield broken("overlap", message, float(most))
-
-
-def stands_in_slots(lives: Lifetimes) -> bool:
-    """Whether storages that share bytes all begin at one offset and live one after the other, as allocators put them.
-
-    Nothing overlaps then, and this takes a hundredth of the time of looking at all moments.
-    """
-    assert lives.offset is not None
-    order = np.lexsort((lives.end, lives.begin, lives.offset, lives.resource))
-    resource, offset, begin, end, size = (
-        column[order] for column in (lives.resource, lives.offset, lives.begin, lives.end, lives.bytes)
-    )
-    same = resource[1:] == resource[:-1]
-    again = same & (offset[1:] == offset[:-1])
-    new = np.concatenate(([True], ~again))[: len(order)]
-    slot = np.cumsum(new) - 1
-    top = np.zeros(int(slot[-1]) + 1 if len(slot) else 0, dtype=np.int64)
-    np.maximum.at(top, slot, offset + size)
-    apart = (resource[new][1:] != resource[new][:-1]) | (offset[new][1:] >= top[:-1])
-    return bool(apart.all() and (begin[1:] >= end[:-1])[again].all())

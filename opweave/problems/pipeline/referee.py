@@ -359,17 +359,11 @@ def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violatio
 
 
 def _wrong_devices(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
-    """Check that devices are usable, have one stage each, in the given order, and that there are enough stages."""
+    """Check that devices have one stage each, and that there are enough stages."""
     names = [device for stage in stages for device in stage.devices]
-    usable = problem.usable_devices
     for name, count in Counter(names).items():
         if count > 1:
             yield broken("device", f"device {name!r} has {count} stages; a device may have at most one")
-        if name not in usable:
-            yield broken("device", f"device {name!r} has a stage but must not be used")
-    ranks = [usable.index(name) for name in names if name in usable]
-    if problem.device_order is not None and ranks != sorted(ranks):
-        yield broken("device", "the stages do not use the devices in the order that is asked for")
     low, high, count = problem.min_stages, problem.max_stages, len(stages)
     if problem.graph.operators and not low <= count <= (count if high is None else high):
         most = "" if high is None else f" and at most {high}"

@@ -24,8 +24,7 @@ from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance,
 from opweave.problems.pipeline.referee import PipelineDetails, StageUse, judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec, repeated
-from opweave.problems.words import refuse_unknown
+from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
 
@@ -100,11 +99,9 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         Seconds of the operators for batch size 1. An operator cannot run where its time is unknown. May be None when
         ``include_compute`` is False.
     cuts
-        Where the model may be cut. ``"prefix"``: everywhere in the order, across any number of live tensors up to
-        ``max_tensors``. ``"dominators"``: behind operators that every path from a source to a result passes through
-        (the paper's candidate points, corrected for graphs with several results).
-    max_tensors
-        Most tensors that may cross a cut (``"prefix"`` only); None for no limit.
+        Where the model may be cut. ``"prefix"``: everywhere in the order, across any number of live tensors.
+        ``"dominators"``: behind operators that every path from a source to a result passes through (the paper's
+        candidate points, corrected for graphs with several results).
     order
         All operator ids, with every operator after its producers; None for the order of :attr:`running_order`.
     memory
@@ -132,11 +129,6 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         ``"everywhere"``: every device has the graph inputs.
     min_stages, max_stages
         Smallest and largest number of stages; None for the number of devices.
-    device_order
-        Devices in the order in which the pipeline may use them; it may skip devices, and never uses a device that is
-        not listed. None for any order.
-    forbidden_devices
-        Devices that must not be used.
 
     Raises
     ------
@@ -173,17 +165,19 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
                 "a device has one stage, and tied parameters are copied; use ow.Placement for more",
             ),
             "stateful": (((), []), "use max_replicas=1 for models that keep something between inputs"),
+            "max_tensors": ((None,), "compare plans by what their stages send"),
+            "device_order": ((None,), "give the cluster links in one direction only"),
+            "forbidden_devices": (((), []), "leave these devices out of the cluster"),
         }
     )
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict(
-        {"min_stages": 1, "max_stages": None, "max_tensors": None, "cuts": "prefix", "device_order": None}
+        {"min_stages": 1, "max_stages": None, "cuts": "prefix"}
     )
 
     schema_version: Literal[2] = 2
     cluster: Cluster
     costs: Costs | None = None
     cuts: Cuts = "prefix"
-    max_tensors: Count | None = None
     order: Many[Name] | None = None
     memory: MemoryModel = "additive"
     compression: Compression = 1.0
@@ -195,8 +189,6 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
     max_replicas: Count = 1
     min_stages: Count = 1
     max_stages: Count | None = None
-    device_order: Many[Name] | None = None
-    forbidden_devices: Many[Name] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -214,9 +206,6 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         self._check_readings()
         if self.order is not None:
             on_cluster.check_order(self.graph, self.order)
-        self._check_devices()
-        if self.max_tensors is not None and self.cuts != "prefix":
-            raise ValueError(f"max_tensors limits prefix cuts, and cuts is {self.cuts!r}: use cuts='prefix'")
         if self.max_stages is not None and self.max_stages < self.min_stages:
             raise ValueError(f"at least {self.min_stages} stages are asked for, but at most {self.max_stages}")
         check_constraints(self.constraints, self)
@@ -240,14 +229,6 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
                 raise ValueError(f"{what} counts the time of every device's own connection: use channel='dedicated'")
         if self.max_replicas > 1 and self.objective != "bottleneck":
             raise ValueError(f"replicas help only objective='bottleneck'; with {self.objective!r} use max_replicas=1")
-        if self.max_replicas > 1 and self.device_order is not None:
-            raise ValueError("device_order gives devices one after the other, not in turns: use max_replicas=1")
-
-    def _check_devices(self) -> None:
-        for field, names in (("device_order", self.device_order or ()), ("forbidden_devices", self.forbidden_devices)):
-            refuse_unknown(f"{field} names", "device", names, self.cluster.device_index, "cluster")
-            if repeated(names) is not None:
-                raise ValueError(f"{field} names device {repeated(names)!r} more than once")
 
     @cached_property
     def running_order(self) -> tuple[str, ...]:
@@ -262,22 +243,14 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
     @cached_property
     def cut_positions(self) -> tuple[int, ...]:
         """Places where the order may be cut, before side constraints, by number of operators before them."""
-        crossings, most = self.crossings, self.max_tensors
-        allowed = crossings.dominates
         if self.cuts == "prefix":
-            allowed = np.ones_like(allowed) if most is None else crossings.count <= most
-        return tuple((np.flatnonzero(allowed[1:-1]) + 1).tolist())
+            return tuple(range(1, len(self.running_order)))
+        return tuple((np.flatnonzero(self.crossings.dominates[1:-1]) + 1).tolist())
 
     @cached_property
     def cut_points(self) -> tuple[CutPoint, ...]:
         """The places of :attr:`cut_positions`, with the tensors that cross them."""
         return self.crossings.points(self.cut_positions)
-
-    @cached_property
-    def usable_devices(self) -> tuple[str, ...]:
-        """Devices that may have a stage, in the required order if there is one."""
-        names = tuple(self.cluster.device_index) if self.device_order is None else self.device_order
-        return tuple(name for name in names if name not in self.forbidden_devices)
 
     def interchangeable(self, first: str, second: str) -> bool:
         """Whether two devices have equal properties, links and times, so that they can take turns in a stage."""
@@ -294,13 +267,13 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
 
     @cached_property
     def stage_limit(self) -> int:
-        """Largest possible number of stages, given the usable devices, ``max_stages`` and ``MaxDevices``."""
+        """Largest possible number of stages, given the devices, ``max_stages`` and ``MaxDevices``."""
         return self.device_limit if self.max_stages is None else min(self.device_limit, self.max_stages)
 
     @cached_property
     def device_limit(self) -> int:
         """Largest possible number of devices in use."""
-        return min([len(self.usable_devices), *(each.count for each in self.constraints if means(each, MaxDevices))])
+        return min([len(self.cluster.devices), *(each.count for each in self.constraints if means(each, MaxDevices))])
 
     def assumptions(self) -> str:
         computing = "with" if self.include_compute else "without"

@@ -18,16 +18,14 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import Costs
-from opweave.problems.measures import CriticalStep
 from opweave.problems.on_cluster import MemoryModel, OnCluster
-from opweave.problems.placement.calls import call_intervals, check_calls, judge_calls
-from opweave.problems.placement.referee import PlacementDetails, judge
+from opweave.problems.placement.referee import PlacementDetails, call_intervals, check_calls, judge, judge_calls
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.words import counted
 
-__all__ = ["CriticalStep", "Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
+__all__ = ["Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
 
 TransferModel = Literal["one_port_tensor", "one_port_edge", "delay", "blocking"]
 

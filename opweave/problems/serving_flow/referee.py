@@ -45,15 +45,6 @@ class ServingUse(Spec):
         return self.tokens_per_second / self.most_per_second if self.most_per_second else 0.0
 
 
-class ServingLink(Spec):
-    """Tokens that one device sends to another; the coordinator has no name."""
-
-    source: Name | None
-    target: Name | None
-    tokens_per_second: Amount
-    most_per_second: Amount | None
-
-
 class ServingDetails(Details):
     """The flow of tokens.
 
@@ -63,15 +54,12 @@ class ServingDetails(Details):
         The largest flow through the devices as they hold the layers.
     devices
         One row for each device that holds layers.
-    links
-        One row for each link that carries something.
     limits
         Devices and links of a smallest cut: more layers fewer, or faster, on these would help first.
     """
 
     tokens_per_second: Amount
     devices: Many[ServingUse]
-    links: Many[ServingLink]
     limits: Many[Name]
 
 
@@ -296,15 +284,4 @@ def _details(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> Servi
         )
         for device, (first, end) in sorted(blocks.items(), key=lambda each: each[1])
     )
-    links = (
-        ServingLink(
-            source=source,
-            target=target,
-            tokens_per_second=float(tokens),
-            most_per_second=None if (most := flow.links[source, target]) is None else float(most),
-        )
-        for (source, target), tokens in flow.between.items()
-    )
-    return ServingDetails(
-        tokens_per_second=float(flow.tokens), devices=tuple(uses), links=tuple(links), limits=flow.limits
-    )
+    return ServingDetails(tokens_per_second=float(flow.tokens), devices=tuple(uses), limits=flow.limits)

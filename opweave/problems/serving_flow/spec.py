@@ -16,12 +16,12 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.on_cluster import OnCluster
 from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.serving_flow.referee import ServingDetails, ServingLink, ServingUse, judge
+from opweave.problems.serving_flow.referee import ServingDetails, ServingUse, judge
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Amount, FrozenDict, Many, Name, Rate
 from opweave.problems.words import refuse_unknown
 
-__all__ = ["LayerBlocks", "ServingDetails", "ServingFlow", "ServingLink", "ServingUse", "layer_chain"]
+__all__ = ["LayerBlocks", "ServingDetails", "ServingFlow", "ServingUse", "layer_chain"]
 
 Entry = Literal["first", "any"]
 

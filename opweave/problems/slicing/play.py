@@ -69,26 +69,16 @@ class SlicingDetails(Details):
     Attributes
     ----------
     latency
-        Seconds from the beginning to the end of the last operator, or of the gathering.
+        Seconds from the beginning to the end of the last operator.
     steps
         The operators in the plan's order.
-    gather_seconds, gather_bytes
-        Cost of bringing the outputs together at the end; 0 if the problem does not gather them.
-    busy_seconds, receive_seconds, bytes_in
-        By device, over all operators.
-    memory_bytes, memory_operator, memory_limits
-        The most that every device holds, the operator during which it does (None: before the first), and its limit.
+    memory_bytes, memory_limits
+        The most that every device holds, and its limit.
     """
 
     latency: Duration
     steps: Many[SlicedStep]
-    gather_seconds: Duration
-    gather_bytes: int
-    busy_seconds: FrozenDict[Name, Duration]
-    receive_seconds: FrozenDict[Name, Duration]
-    bytes_in: FrozenDict[Name, int]
     memory_bytes: FrozenDict[Name, int]
-    memory_operator: FrozenDict[Name, Name | None]
     memory_limits: FrozenDict[Name, int | None]
 
 
@@ -130,10 +120,8 @@ class Played:
         end = np.cumsum(self._ends.max(axis=1, initial=0.0)[plan.order])
         self._begin, self._end = np.empty(len(end)), np.empty(len(end))
         self._begin[plan.order], self._end[plan.order] = np.concatenate(([0.0], end[:-1])), end
-        self._over = float(end[-1]) if len(end) else 0.0
-        self._gathered = self._gather()
-        self.latency = self._over + sum(self._gathered[1])
-        """Seconds until the last operator has ended, or the outputs are gathered."""
+        self.latency = float(end[-1]) if len(end) else 0.0
+        """Seconds until the last operator has ended."""
         self._measure()
 
     def _receive(self) -> Moves:
@@ -151,10 +139,10 @@ class Played:
             edge = np.maximum(need.end_row - below, 0) + np.maximum(above - need.first_row, 0)
             printed = edge.astype(columns.number) * columns.channels[columns.tensor][:, None] * unit
             sent = np.where(both[:, None], printed, lacking)
-        outside = (source < 0) & (problem.input_device is None)
-        sent = np.where(outside[:, None] | (need.cells == 0), 0, sent)
+        sent = np.where((source < 0)[:, None] | (need.cells == 0), 0, sent)
+        rates, latencies = (np.asarray(each, dtype=np.float64) for each in (problem.rates, problem.latencies))
         with np.errstate(divide="ignore", invalid="ignore"):
-            seconds = np.where(sent > 0, self._arrival(sent), 0.0)
+            seconds = np.where(sent > 0, latencies + sent.astype(np.float64) / rates, 0.0)
         there = plan.cuts[:, :-1] < plan.cuts[:, 1:]
         first = there[v].argmax(axis=1)[:, None]
         alike = ~there[v]
@@ -170,29 +158,8 @@ class Played:
             airtime=_added(v, air, np.zeros(count)),
         )
 
-    def _arrival(self, size: Any) -> FloatArray:
-        """Seconds in which bytes arrive at every device."""
-        rates, latencies = (
-            np.asarray(each, dtype=np.float64) for each in (self._problem.rates, self._problem.latencies)
-        )
-        return np.asarray(latencies + size.astype(np.float64) / rates)
-
-    def _gather(self) -> tuple[list[int], list[float], list[int]]:
-        """The outputs that are gathered, and for each the seconds that this takes and its bytes."""
-        target, index = self._problem.output_device, self._problem.graph.tensor_index
-        if target is None:
-            return [], [], []
-        k, producer = self._devices.index(target), self._problem.graph.arrays.producer
-        inside = self._problem.input_device is not None
-        tensors = [index[name] for name in self._problem.graph.outputs]
-        tensors = [tensor for tensor in tensors if inside or producer[tensor] >= 0]
-        whole, here = self._columns.channels * self._columns.rows, self._held.cells[:, k]
-        sizes = [int(whole[each] - here[each]) * int(self._columns.cell[each]) for each in tensors]
-        rate, wait = self._problem.rates[k], self._problem.latencies[k]
-        return tensors, [wait + size / rate if size else 0.0 for size in sizes], sizes
-
     def _measure(self) -> None:
-        """The most that every device holds, and when: before the operators, during one, or at the end."""
+        """The most that every device holds, and when: before the operators, or during one."""
         problem, columns, plan, arrays = self._problem, self._columns, self._plan, self._problem.graph.arrays
         parts = plan.cuts[:, 1:] - plan.cuts[:, :-1]
         shares = np.where((plan.dimension == CHANNELS)[:, None], parts, plan.cuts[:, -1:])
@@ -211,11 +178,8 @@ class Played:
         np.add.at(change, step[made_by] + 1, self._bytes[made])
         gone = np.flatnonzero(self._last < len(step))
         np.subtract.at(change, self._last[gone] + 2, self._bytes[gone])
-        change[0] = self._bytes[arrays.producer < 0].sum(axis=0)
         held = change.cumsum(axis=0) + self._resident.sum(axis=0)
         held[1:-1] += self._working[plan.order]
-        total = sum(self._gathered[2])
-        held[-1] += [total if name == problem.output_device else 0 for name in self._devices]
         self.peak = dict(zip(self._devices, held.max(axis=0).tolist(), strict=True))
         """The most bytes that every device holds."""
         runs = np.concatenate(([-1], plan.order, [-1]))[held.argmax(axis=0)].tolist()
@@ -231,25 +195,9 @@ class Played:
 
     def details(self) -> SlicingDetails:
         """Seconds and bytes of every operator on every device."""
-        moves, target = self._moves, self._problem.output_device
-        _, seconds, sizes = self._gathered
-        busy, receiving = moves.compute.sum(axis=0).tolist(), moves.waits.sum(axis=0).tolist()
-        moved = moves.moved.sum(axis=0).tolist()
-        if target is not None:
-            receiving[self._devices.index(target)] += sum(seconds)
-            moved[self._devices.index(target)] += sum(sizes)
-        by_device = [FrozenDict(zip(self._devices, each, strict=True)) for each in (busy, receiving, moved)]
+        limits = FrozenDict(self._problem.memory_limits)
         return SlicingDetails(
-            latency=self.latency,
-            steps=tuple(self._steps()),
-            gather_seconds=float(sum(seconds)),
-            gather_bytes=sum(sizes),
-            busy_seconds=by_device[0],
-            receive_seconds=by_device[1],
-            bytes_in=by_device[2],
-            memory_bytes=FrozenDict(self.peak),
-            memory_operator=FrozenDict(self.peak_at),
-            memory_limits=FrozenDict(self._problem.memory_limits),
+            latency=self.latency, steps=tuple(self._steps()), memory_bytes=FrozenDict(self.peak), memory_limits=limits
         )
 
     def _steps(self) -> Iterator[SlicedStep]:
@@ -275,12 +223,12 @@ class Played:
             )
 
     def timeline(self) -> Timeline:
-        """For each operator, devices receive and then run; the outputs are gathered at the end."""
-        names, recorder = Names.of(self._problem.graph, "gathered outputs"), Recorder()
+        """For each operator, devices receive and then run."""
+        graph, recorder = self._problem.graph, Recorder()
         self._record_activities(recorder)
-        self._record_lifetimes(recorder, len(names.texts) - 1)
+        self._record_lifetimes(recorder)
         resources = devices_and_ports(self._problem.cluster, ("receive_port",))
-        return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes())
+        return Timeline("seconds", resources, Names.of(graph), recorder.activities(), recorder.lifetimes())
 
     def _record_activities(self, recorder: Recorder) -> None:
         graph, moves, devices = self._problem.graph, self._moves, len(self._devices)
@@ -297,15 +245,8 @@ class Played:
                     after = [*made, (row, -1)]
                 stop = min(end, ready + float(moves.compute[v, k]))
                 runs[v].append(recorder.activity(ActivityKind.RUN, k, v, ready, stop, after=after))
-        now = self._over
-        for t, seconds, whole in zip(*self._gathered, strict=True):
-            after, size = [(row, -1) for row in runs[producer[t]]], min(whole, LARGEST)
-            if size:
-                port = devices + self._devices.index(str(self._problem.output_device))
-                recorder.activity(ActivityKind.RECEIVE, port, t + shift, now, now + seconds, size=size, after=after)
-            now += seconds
 
-    def _record_lifetimes(self, recorder: Recorder, gathered: int) -> None:
+    def _record_lifetimes(self, recorder: Recorder) -> None:
         arrays, count, begin, end = self._problem.graph.arrays, len(self._plan.order), self._begin, self._end
         every = np.arange(count)
         ends = np.concatenate((end[self._plan.order], [NEVER, 0.0]))  # the last entry: inputs that nothing reads
@@ -317,9 +258,6 @@ class Played:
         ):
             for row, k in zip(*(each.tolist() for each in np.nonzero(sizes)), strict=True):
                 recorder.lifetime(int(storage[row]), k, float(starts[row]), float(stops[row]), int(sizes[row, k]))
-        if self._problem.output_device is not None:
-            target = self._devices.index(self._problem.output_device)
-            recorder.lifetime(gathered, target, self._over, NEVER, sum(self._gathered[2]))
 
 
 def _needed(problem: Slicing, plan: PlanColumns) -> Blocks:
@@ -362,8 +300,6 @@ def _channels_read(columns: Columns, plan: PlanColumns, first: IntArray, last: I
 def _held(problem: Slicing, plan: PlanColumns) -> Blocks:
     """Cells of every tensor that the devices hold once it is made. By tensor and device."""
     columns, producer, devices = problem.columns, problem.graph.arrays.producer, problem.cluster.devices
-    inner = producer >= 0
-    at_source = np.asarray([device.name == problem.input_device for device in devices])
     cuts = np.vstack([plan.cuts, np.zeros((1, len(devices) + 1), dtype=np.int64)])[producer]
     first, end = cuts[:, :-1], cuts[:, 1:]
     dimension = np.append(plan.dimension, WHOLE)[producer][:, None]
@@ -374,7 +310,7 @@ def _held(problem: Slicing, plan: PlanColumns) -> Blocks:
         np.where(along[1], end, channels),
         np.where(along[0], first, 0),
         np.where(along[0], end, rows),
-    ).only(np.where(inner[:, None], first < end, at_source))
+    ).only(first < end)
 
 
 def _share(size: Any, parts: IntArray, plan: PlanColumns) -> Any:

@@ -5,7 +5,7 @@ Source: "MemoriaNova: Optimizing Memory-Aware Model Inference for Edge Computing
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -15,13 +15,28 @@ from pydantic import model_validator
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import warn_once_built
-from opweave.problems.on_cluster import OnCluster, check_costs, check_order, check_times_known, times_by_device
+from opweave.problems.on_cluster import (
+    OnCluster,
+    check_costs,
+    check_order,
+    check_times_known,
+    times_by_device,
+    wrong_order,
+)
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.columns import Columns, columns_of
-from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
-from opweave.problems.slicing.play import SlicedStep, SlicingDetails
-from opweave.problems.slicing.referee import intervals, judge, memory_peaks
-from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.slicing.geometry import (
+    GEOMETRY_UNKNOWN,
+    Cutting,
+    Extent,
+    Geometry,
+    Layout,
+    cutting_of,
+    extent_of,
+    rulings,
+)
+from opweave.problems.slicing.play import Played, SlicedStep, SlicingDetails
+from opweave.problems.solution import Evaluation, Solution, Violation, broken
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Spec
 from opweave.problems.words import refuse_unknown
 
@@ -78,7 +93,8 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     """Cut every operator over the devices so that the sum of the operators' times is smallest.
 
     Operators run one after another. For each operator, a device first receives the cells that its part needs and that
-    it does not hold, and then computes. The operator takes as long as its slowest device. For a share of an operator
+    it does not hold, and then computes. Graph inputs come from outside to whoever needs them, and graph outputs stay
+    where they are made. The operator takes as long as its slowest device. For a share of an operator
     that takes it ``seconds`` as a whole, device k needs ``launch + (seconds - launch) * share``; ``launch`` is its
     ``launch_seconds``. A device holds
     what it has computed until no operator reads it any more. It drops what it has received after the operator.
@@ -115,11 +131,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         ``"dedicated"``: devices receive at the same time (the paper). ``"shared"``: the router carries one thing at a
         time, so all devices wait for its airtime. For each tensor this is the largest receiver if all receivers need
         the same data (broadcast), otherwise the sum over the receivers.
-    input_device
-        The device that has the graph inputs at the beginning; None: every device gets them from outside as it needs
-        them.
-    output_device
-        The device that gathers the graph outputs at the end; None: they stay where they are made.
 
     Raises
     ------
@@ -156,7 +167,11 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     solution_type: ClassVar[type[Solution]] = Slices
     unit: ClassVar[str] = "seconds"
     withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
-        {"overhead_seconds": (({},), "use launch_seconds of the devices")}
+        {
+            "overhead_seconds": (({},), "use launch_seconds of the devices"),
+            "input_device": ((None,), "every device gets graph inputs from outside; pin an operator that copies them"),
+            "output_device": ((None,), "graph outputs stay where they are made; pin an operator that reads them"),
+        }
     )
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
     _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
@@ -171,8 +186,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     transfers: Literal["refined", "paper"] = "refined"
     weights: Literal["resident", "streamed"] = "resident"
     channel: Literal["dedicated", "shared"] = "dedicated"
-    input_device: Name | None = None
-    output_device: Name | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Slicing:
@@ -203,11 +216,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     def _check_names(self) -> None:
         check_costs(self.costs, self.graph, self.cluster)
         refuse_unknown("the geometry names", "operator", self.geometry, self.graph.operator_index)
-        for what, names in (
-            ("input_device names", {self.input_device} - {None}),
-            ("output_device names", {self.output_device} - {None}),
-        ):
-            refuse_unknown(what, "device", names, self.cluster.device_index, "cluster")
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
@@ -233,11 +241,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
             return (float(self.cluster.latency),) * count
         into = np.asarray(self.cluster.effective_latency)
         return tuple(max((float(into[q, k]) for q in range(count) if q != k), default=0.0) for k in range(count))
-
-    def intercept(self, op: str, device: str) -> float:
-        """Seconds that an operator takes on a device however small its part is, at most those of the whole operator."""
-        launch = self.cluster.devices[self.cluster.device_index[device]].launch_seconds
-        return min(launch, self.known_seconds[op][device])
 
     @cached_property
     def extents(self) -> dict[str, Extent]:
@@ -272,11 +275,88 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
 
     def intervals(self, solution: Slices) -> Mapping[str, tuple[float, float]]:
         """Start and end of every operator in seconds; positions in the order if the plan cannot be replayed."""
-        return intervals(self, solution)
+        if any(_unusable(self, solution)):
+            return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
+        return Played(self, solution).intervals()
 
     def memory_by_device(self, solution: Slices) -> Mapping[str, int]:
         """The most bytes that every device holds at a time; empty if the plan cannot be replayed."""
-        return memory_peaks(self, solution)
+        return {} if any(_unusable(self, solution)) else Played(self, solution).peak
 
     def _replay(self, solution: Slices) -> Evaluation[SlicingDetails]:
-        return judge(self, solution)
+        wrong = tuple(_unusable(self, solution))
+        if wrong:
+            return Evaluation(objective=None, violations=wrong)
+        played = Played(self, solution)
+        found = tuple(_violations(self, solution, played))
+        judged: Evaluation[SlicingDetails] = Evaluation(objective=played.latency, violations=found)
+        return judged.with_timeline(played.timeline).with_details(played.details)
+
+
+def _unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
+    """Say which operators do not appear once, after their producers, and cut into one part for each device."""
+    names = tuple(device.name for device in problem.cluster.devices)
+    if solution.devices != names:
+        message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
+        yield broken("unknown", message)
+        return
+    yield from wrong_order(problem.graph, solution.order)
+    for name in solution.slices:
+        if name not in problem.graph.operator_index:
+            yield broken("unknown", f"{name!r} is cut, but is not an operator of the graph")
+    for name in problem.graph.operator_ids:
+        if name in solution.slices:
+            yield from _wrong_cuts(problem, name, solution.slices[name])
+        else:
+            yield broken("missing", f"{name!r} has no slice")
+
+
+def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
+    """(8) to (10) of the paper, cv1 to cv5, and parts only on devices whose time is known."""
+    cutting, devices, cuts = problem.cuttings[name], [device.name for device in problem.cluster.devices], cut.cuts
+    lengths = cutting.lengths or {"whole": 1}
+    if cut.dimension not in lengths:
+        ways, why = " or ".join(map(repr, lengths)), f": {cutting.why_whole}" if cutting.why_whole else ""
+        yield broken("dimension", f"{name!r} cannot be cut along {cut.dimension!r}, only along {ways}{why}")
+        return
+    length = lengths[cut.dimension]
+    if len(cuts) != len(devices) + 1:
+        yield broken("cuts", f"{name!r} has {len(cuts)} cuts; {len(devices)} devices need {len(devices) + 1}")
+        return
+    if cuts[0] != 0:
+        yield broken("cut_start", f"the first cut of {name!r} is {cuts[0]}, not 0", float(abs(cuts[0])))
+    if cuts[-1] != length:
+        message = f"the last cut of {name!r} is {cuts[-1]}, not its length {length}"
+        yield broken("cut_end", message, float(abs(cuts[-1] - length)))
+    for device, first, end in zip(devices, cuts, cuts[1:], strict=False):
+        if first > end:
+            message = f"the part of {name!r} on {device!r} runs backwards, from {first} to {end}"
+            yield broken("cut_order", message, float(first - end))
+        if first < end and device not in problem.known_seconds[name]:
+            yield broken("device", f"{name!r} cannot run on {device!r}: its time there is not known")
+
+
+def _violations(problem: Slicing, solution: Slices, played: Played) -> Iterator[Violation]:
+    if problem.order is not None and problem.order != solution.order:
+        yield broken("order", "the plan runs the operators in another order than the problem's")
+    if problem.dimension == "rule":
+        yield from _against_rule(problem, solution)
+    for device, limit in problem.memory_limits.items():
+        used = played.peak[device]
+        if limit is not None and used > limit:
+            when = "before the first operator" if played.peak_at[device] is None else f"at {played.peak_at[device]!r}"
+            message = f"device {device!r} holds {used:,} bytes {when}: {used - limit:,} over its memory of {limit:,}"
+            yield broken("memory", message, float(used - limit))
+
+
+def _against_rule(problem: Slicing, solution: Slices) -> Iterator[Violation]:
+    """Check the dimension that the rule prescribes, and (cv6) that there are no more parts than it allows."""
+    for name, ruling in rulings(problem, solution.order).items():
+        cut = solution.slices[name]
+        if cut.dimension != ruling.dimension:
+            message = f"{name!r} is cut along {cut.dimension!r}, but the rule says {ruling.dimension!r}"
+            yield broken("dimension", message)
+        parts = sum(first < end for first, end in zip(cut.cuts, cut.cuts[1:], strict=False))
+        if ruling.most_parts is not None and parts > ruling.most_parts:
+            message = f"{name!r} has {parts} parts; memory allows {ruling.most_parts} by the rule"
+            yield broken("parts", message, float(parts - ruling.most_parts))

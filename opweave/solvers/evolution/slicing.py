@@ -40,7 +40,7 @@ class SlicingEncoding(Encoding):
 
     def encode(self, solution: Slices) -> FloatArray:
         """Shares and dimensions of a solution."""
-        return encode(self.instance, *self.instance.plan(solution))
+        return encode(*self.instance.plan(solution))
 
     def judge(self, rows: FloatArray) -> Judged:
         """Judge rows; memory is looked at if it is limited."""
@@ -49,7 +49,7 @@ class SlicingEncoding(Encoding):
 
     def seeds(self) -> Iterator[FloatArray]:
         """The best plan of the search, if it has one, and the baselines, the best first."""
-        return (encode(self.instance, plan.mode, plan.cuts) for plan in self._search.plans())
+        return (encode(plan.mode, plan.cuts) for plan in self._search.plans())
 
 
 register_pymoo(Slicing, SlicingEncoding)

@@ -145,13 +145,12 @@ def finished(run: Run, *, proved: bool) -> Outcome:
 def nothing_fits(problem: Pipeline, instance: PipelineInstance) -> str:
     """A sentence that says that no plan exists, and how much memory would suffice."""
     rules = " and all side constraints obeyed" if problem.constraints else ""
-    ordered = " and in device_order" if problem.device_order is not None else ""
     reason = (
         f"no chain of at most {instance.most} of the {len(instance.devices)} usable devices holds the model's "
-        f"{instance.last} pieces in their order, with links between neighbours{ordered}{rules}"
+        f"{instance.last} pieces in their order, with links between neighbours{rules}"
     )
     enough = smallest_memory(problem)
-    limits = [problem.memory_limits[device] for device in problem.usable_devices]
+    limits = [*problem.memory_limits.values()]
     if enough is None or all(limit is None or limit >= enough for limit in limits):
         return reason
     return f"{reason}; {enough:,} bytes on every device would be enough memory"

@@ -59,7 +59,7 @@ def changed(problem: AnyProblem, changes: Mapping[str, object]) -> AnyProblem:
         The problem.
     changes
         Values by axis: a field, ``"memory:DEVICE"``, ``"bandwidth"``, ``"devices"`` (the most devices in use),
-        ``"constraint:NUMBER"`` (None to leave it out), ``"forbidden_devices:DEVICE"`` (None to allow it).
+        ``"constraint:NUMBER"`` (None to leave it out).
 
     Raises
     ------

@@ -103,8 +103,6 @@ def requirements_of(problem: AnyProblem) -> Iterator[Requirement]:
             unit = "byte" if field.endswith("bytes") else ""
             name = f"{field}={sized(value) if unit else _shown(value)}"
             yield Requirement(name=name, axis=field, amount=amount, unit=unit, free=free)
-    for device in getattr(problem, "forbidden_devices", ()):
-        yield Requirement(name=f"{device!r} in forbidden_devices", axis=f"forbidden_devices:{device}")
     for each in problem.cluster.devices if hasattr(problem, "cluster") else ():
         size = each.memory_bytes
         if size is not None:

@@ -111,7 +111,6 @@ class LocalSearch:
         rng = np.random.default_rng((self.run.seed, number))
         hottest = FIRST_HEAT[number % len(FIRST_HEAT)] * origin.seconds
         movable = len(self.instance.names)
-        first, last = self.instance.first, self.instance.first + movable
         mode, cuts = origin.mode.copy(), origin.cuts.copy()
         penalty, soft = self._penalty(origin), 1.0 if self.best is None else SOFT
         moves = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OPERATOR * movable))
@@ -127,7 +126,7 @@ class LocalSearch:
             memory = empty_memory(self.arrays, len(mode), len(self.instance.devices))
             draws = rng.random((count, DRAWS))
             plans = (mode, cuts, best_mode, best_cuts)
-            found = anneal(self.arrays, first, last, cost, draws, heat, *plans, memory, scratch_for(mode, cuts))
+            found = anneal(self.arrays, 0, movable, cost, draws, heat, *plans, memory, scratch_for(mode, cuts))
             if math.isfinite(found):
                 improved = self.consider(judged(self.arrays, best_mode, best_cuts)) or improved
             else:

@@ -94,33 +94,31 @@ SETTINGS: list[tuple[str, list[object], dict[str, object]]] = [
     (
         "pipeline",
         [
-            *("--cuts", "prefix", "--max-tensors", 2, "--memory", "parameters", "--compression", 2.5),
+            *("--cuts", "prefix", "--memory", "parameters", "--compression", 2.5),
             *("--channel", "shared", "--objective", "latency", "--min-stages", 2, "--max-stages", 2),
-            *("--device-order", "b,a", "--inputs", "everywhere", "--pin", "r=a"),
+            *("--inputs", "everywhere", "--pin", "r=a"),
         ],
         {
             "cuts": "prefix",
-            "max_tensors": 2,
             "memory": "parameters",
             "compression": 2.5,
             "channel": "shared",
             "objective": "latency",
             "min_stages": 2,
             "max_stages": 2,
-            "device_order": ["b", "a"],
             "inputs": "everywhere",
         },
     ),
     (
         "pipeline",
-        ["--no-include-compute", "--forbidden-devices", "b"],
-        {"include_compute": False, "forbidden_devices": ["b"], "costs": None},
+        ["--no-include-compute"],
+        {"include_compute": False, "costs": None},
     ),
     (
         "slicing",
         [
             *("--dimension", "rule", "--transfers", "paper", "--weights", "streamed", "--channel", "shared"),
-            *("--layout", "channels_last", "--input-device", "a", "--output-device", "b"),
+            *("--layout", "channels_last"),
         ],
         {
             "dimension": "rule",
@@ -128,8 +126,6 @@ SETTINGS: list[tuple[str, list[object], dict[str, object]]] = [
             "weights": "streamed",
             "channel": "shared",
             "layout": "channels_last",
-            "input_device": "a",
-            "output_device": "b",
         },
     ),
 ]
@@ -197,12 +193,8 @@ def test_problems_on_devices_need_a_cluster(opweave: Run, model: Path, word: str
     [
         ("batched", ["--batch", "0"], "problem batched: batch should be greater than or equal to 1"),
         ("batched", ["--memory", "none"], "memory should be 'buffers', 'additive' or 'parameters'"),
-        ("pipeline", ["--cuts", "dominators", "--max-tensors", "1"], "max_tensors limits prefix cuts"),
         ("pipeline", ["--compression", "0"], "compression should be greater than or equal to 0.000001, but is 0.0"),
-        ("pipeline", ["--device-order", "a,z"], "device_order names device 'z'; the cluster has 'a', 'b'"),
-        ("pipeline", ["--forbidden-devices", "z"], "forbidden_devices names device 'z'"),
         ("pipeline", ["--min-stages", "2", "--max-stages", "1"], "at least 2 stages are asked for, but at most 1"),
-        ("slicing", ["--input-device", "z"], "input_device names device 'z'; the cluster has 'a', 'b'"),
         ("slicing", ["--geometry", "missing.json"], "there is no such file"),
     ],
 )

@@ -47,7 +47,6 @@ def test_listed_transfers_pass_the_referee(shown):
     judged = shown.problem.evaluate(shown.solution.model_copy(update={"transfers": tuple(sent)}))
     assert judged.feasible, judged.violations
     assert judged.objective == shown.timeline.end
-    assert len(sent) == judged.details.transfer_count
 
 
 def test_explanation(shown):

@@ -123,10 +123,9 @@ def layered() -> Pipeline:
     devices = [ow.Device(name="a", memory_bytes=40), ow.Device(name="b", memory_bytes=20)]
     return Pipeline(
         graph=graph,
-        cluster=ow.Cluster(devices=devices, shared=1.0),
+        cluster=ow.Cluster(devices=devices, bandwidth=[[0, 1], [0, 0]]),
         include_compute=False,
         memory="parameters",
-        device_order=["a", "b"],
     )
 
 

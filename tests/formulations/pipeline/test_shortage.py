@@ -49,7 +49,6 @@ def chain(memory: list[int | None], **changes: object) -> Pipeline:
             "at least 3 stages are needed, but there can be at most 2; 40 bytes on every device would do",
         ),
         (chain([60], min_stages=2), "at least 2 stages are asked for"),
-        (chain([60, 60], forbidden_devices=["d0", "d1"]), "no device may be used"),
         (
             chain([60, 60], constraints=[ow.Pin(op="P", device="d0"), ow.Forbid(op="P", device="d0")]),
             "operator 'P' may run on no usable device",

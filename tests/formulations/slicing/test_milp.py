@@ -102,7 +102,7 @@ def test_memory_and_an_open_order_are_no_reason_to_refuse() -> None:
         devices = [ow.Device(name=name, memory_bytes=memory) for name in ("d0", "d1")]
         costs = ow.Costs.from_table({name: {"d0": 1.0, "d1": 2.0} for name in "pq"})
         cluster = ow.Cluster(devices=devices, rates=[1.0, 3.0])
-        return ow.Slicing(graph=graph, cluster=cluster, costs=costs, input_device="d0")
+        return ow.Slicing(graph=graph, cluster=cluster, costs=costs)
 
     problem, roomy = on_boards(38), on_boards(39)
     assert lower(problem).order_matters(problem)

@@ -128,6 +128,7 @@ def test_files_of_version_1_keep_their_meaning() -> None:
 def test_files_with_readings_that_are_gone_are_read_where_these_have_their_defaults() -> None:
     problem = four()
     data = problem.model_dump(mode="json") | {"delivery": "relay", "max_visits": 1, "stateful": [], "ties": "copied"}
+    data |= {"max_tensors": None, "device_order": None, "forbidden_devices": []}
     assert Pipeline.model_validate_json(json.dumps(data)) == problem
 
 
@@ -160,10 +161,6 @@ def test_the_referee_objects(name: str) -> None:
     ("changes", "plan", "rule"),
     [
         ({"cuts": "dominators"}, SPLIT, "cut"),  # p bypasses every cut behind Q
-        ({"max_tensors": 1}, SPLIT, "cut"),
-        ({"forbidden_devices": ["b"]}, SPLIT, "device"),
-        ({"device_order": ["b", "a"]}, SPLIT, "device"),
-        ({"device_order": ["a"]}, SPLIT, "device"),
         ({"min_stages": 3}, SPLIT, "stages"),
         ({"max_stages": 1}, SPLIT, "stages"),
         ({"constraints": [ow.Pin(op="Q", device="b")]}, SPLIT, "pin"),
@@ -196,22 +193,20 @@ def test_links_and_memory_are_checked() -> None:
         ({"costs": None}, "include_compute=False"),
         ({"costs": ow.Costs.from_table({"T": {"a": 1.0}})}, "does not have"),
         ({"costs": ow.Costs.from_table({"P": {"a": 1.0}})}, "no known time"),
-        ({"order": ["P", "R", "Q", "S"]}, "order runs 'R' before 'Q'"),
+        ({"order": ["P", "R", "Q", "S"]}, "'R' runs before 'Q'"),
         ({"order": ["P", "Q"]}, "exactly once"),
         ({"order": ["P", "P", "Q", "R", "S"]}, "exactly once"),
-        ({"cuts": "dominators", "max_tensors": 2}, "prefix"),
+        ({"max_tensors": 2}, "compare plans"),
         ({"cuts": "ideals"}, "use cuts='prefix'"),
         ({"load": "sum", "channel": "shared"}, "channel='dedicated'"),
         ({"delivery": "host"}, "transfers='blocking'"),
         ({"max_visits": 2}, "tied parameters are copied"),
         ({"max_replicas": 2, "channel": "shared"}, "channel='dedicated'"),
         ({"max_replicas": 2, "objective": "latency"}, "bottleneck"),
-        ({"max_replicas": 2, "device_order": ["a", "b"]}, "device_order"),
         ({"stateful": ["S"]}, "use max_replicas=1"),
         ({"min_stages": 3, "max_stages": 2}, "at most 2"),
-        ({"device_order": ["a", "z"]}, "'z'"),
-        ({"device_order": ["a", "a"]}, "more than once"),
-        ({"forbidden_devices": ["z"]}, "'z'"),
+        ({"device_order": ["b", "a"]}, "links in one direction"),
+        ({"forbidden_devices": ["b"]}, "out of the cluster"),
         ({"compression": 0.0}, "greater than or equal to 0.000001"),
         ({"compression": 1e-7}, "greater than or equal to 0.000001"),
         ({"constraints": [ow.Precede(before="P", after="S")]}, "decides none"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import opweave as ow
+from opweave.problems.measures import busy_seconds
 from opweave.problems.timeline import ActivityKind
 from tests.strategies.calls import call_placements
 
@@ -70,9 +71,9 @@ def test_a_call_brings_in_runs_and_returns() -> None:
     judged = problem().evaluate(plan("cpu gpu cpu cpu", 0.0, 10.0, 10.0, 20.0))
     assert judged.feasible
     assert judged.objective == 30.0
-    assert judged.details.ends == {"a": 10.0, "b": 16.0, "c": 20.0, "d": 30.0}
-    assert judged.details.transfer_count == 2
-    assert judged.details.send_seconds == {"gpu": 3.0, "npu": 0.0, "cpu": 2.0}
+    acts = judged.timeline.activities
+    assert acts.end[acts.kind == ActivityKind.RUN].tolist() == [10.0, 13.0, 20.0, 30.0]
+    assert busy_seconds(judged.timeline)[3:6].tolist() == [3.0, 0.0, 2.0]
 
 
 def test_a_tensor_is_returned_once_and_brought_in_once_by_each_call() -> None:

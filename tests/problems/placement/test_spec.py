@@ -9,6 +9,7 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import MemoryCap, Pin, Precede
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.measures import busy_seconds, critical_rows, moved_bytes
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 
 GRAPH = OpGraph(
@@ -89,46 +90,34 @@ def rules(problem, plan):
     return {violation.rule for violation in problem.evaluate(plan).violations}
 
 
-def test_details_by_hand():
-    measured = two().evaluate(BY_TENSOR).details
-    assert measured.ends == {"src": 1.0, "p": 7.0, "q": 4.5, "r": 10.5}
-    assert measured.busy_seconds == {"a": 2.0, "b": 3.0}
-    assert measured.idle_seconds == {"a": 8.5, "b": 7.5}
-    assert measured.send_seconds == {"a": 2.5 + 1.5, "b": 2.5}
-    assert measured.receive_seconds == {"a": 2.5, "b": 2.5 + 1.5}
-    assert (measured.bytes_out, measured.bytes_in) == ({"a": 6, "b": 2}, {"a": 2, "b": 6})
-    assert measured.transfer_count == 3
-    #                                     w + t + u + z          w once, y + o, q's workspace
-    assert measured.memory_bytes == {"a": 8 + 4 + 2 + 1, "b": 8 + 2 + 3 + 5}
-    assert measured.memory_limits == {"a": None, "b": None}
-    path = [
-        (step.operator or step.tensor, step.source + step.target, step.waited_for) for step in measured.critical_path
-    ]
-    assert path == [
-        ("src", "aa", "nothing"),
-        ("t", "ab", "data"),
-        ("u", "ab", "send_port"),
-        ("p", "bb", "data"),
-        ("y", "ba", "data"),
-        ("r", "aa", "data"),
-    ]
+def path_of(judged):
+    """The names of the critical path, and what each step waited for."""
+    timeline = judged.timeline
+    return [(timeline.name(int(timeline.activities.what[rows[0]])), wait) for rows, wait in critical_rows(timeline)]
 
 
-def test_details_of_the_other_models():
-    assert two(transfers="one_port_edge").evaluate(BY_EDGE).details.bytes_out == {"a": 4 + 4 + 2, "b": 2}
-    measured = two(transfers="delay").evaluate(AT_ONCE).details
-    assert (measured.bytes_out, measured.transfer_count) == ({"a": 6, "b": 2}, 3)
-    assert [step.operator or step.tensor for step in measured.critical_path] == ["src", "t", "p", "y", "r"]
+def test_measured_by_hand():
+    judged = two().evaluate(BY_TENSOR)
+    assert busy_seconds(judged.timeline).tolist() == [2.0, 3.0, 2.5 + 1.5, 2.5, 2.5, 2.5 + 1.5]
+    assert moved_bytes(judged.timeline)[2:] == (6, 2, 2, 6)
+    #                                           w + t + u + z          w once, y + o, q's workspace
+    assert judged.details.memory_bytes == {"a": 8 + 4 + 2 + 1, "b": 8 + 2 + 3 + 5}
+    assert judged.details.memory_limits == {"a": None, "b": None}
+    steps = [("src", "nothing"), ("t", "data"), ("u", "send_port"), ("p", "data"), ("y", "data"), ("r", "data")]
+    assert path_of(judged) == steps
+    assert moved_bytes(two(transfers="one_port_edge").evaluate(BY_EDGE).timeline)[2:4] == (4 + 4 + 2, 2)
+    at_once = two(transfers="delay").evaluate(AT_ONCE)
+    assert moved_bytes(at_once.timeline)[2:4] == (6, 2)
+    assert [name for name, _ in path_of(at_once)] == ["src", "t", "p", "y", "r"]
     assert two(memory="parameters").evaluate(BY_TENSOR).details.memory_bytes == {"a": 8, "b": 8}
 
 
 def test_a_device_is_what_the_path_may_wait_for():
     problem = two(transfers="delay")
     late = Schedule(device=WHERE, start={"src": 0, "q": 7, "p": 3.5, "r": 8})
-    assert [step.waited_for for step in problem.evaluate(late).details.critical_path][-1] == "data"
+    assert path_of(problem.evaluate(late))[-1][1] == "data"
     after = Schedule(device=WHERE | {"q": "a"}, start={"src": 0, "p": 3.5, "r": 8, "q": 9})
-    steps = problem.evaluate(after).details.critical_path
-    assert [(step.operator, step.waited_for) for step in steps[-2:]] == [("r", "data"), ("q", "device")]
+    assert path_of(problem.evaluate(after))[-2:] == [("r", "data"), ("q", "device")]
 
 
 def test_the_path_goes_through_what_takes_no_time():
@@ -140,12 +129,10 @@ def test_the_path_goes_through_what_takes_no_time():
     problem = two(graph=graph, costs=Costs.from_table({"o2": {"a": 0}, "o0": {"a": 0}, "o1": {"a": 1}}))
     for last in (1.0, 2.0):
         plan = Schedule(device=dict.fromkeys(["o0", "o1", "o2"], "a"), start={"o0": 1, "o1": 0, "o2": last})
-        path = problem.evaluate(plan).details.critical_path
-        assert path[0].operator == "o1"
-    assert [(step.operator, step.waited_for) for step in path] == [("o1", "nothing"), ("o0", "device"), ("o2", "data")]
+        assert path_of(problem.evaluate(plan)) == [("o1", "nothing"), ("o0", "device"), ("o2", "data")]
 
 
-def test_of_two_that_take_no_time_the_path_begins_where_the_other_is_held_up():
+def test_of_two_that_take_no_time_the_path_takes_the_one_that_is_held_up():
     # "free" could run at any time and the graph lists it first, but "next" waits for "slow" on the other device
     operators = [
         Operator(id="free", outputs=["f"]),
@@ -157,18 +144,9 @@ def test_of_two_that_take_no_time_the_path_begins_where_the_other_is_held_up():
     seconds = {"free": {"a": 0}, "slow": {"b": 1}, "next": {"a": 0}, "last": {"a": 1}}
     device = {"free": "a", "slow": "b", "next": "a", "last": "a"}
     plan = Schedule(device=device, start={"free": 5.5, "slow": 0, "next": 5.5, "last": 5.5})
-    problem = two(graph=graph, costs=Costs.from_table(seconds), transfers="delay")
-    judged = problem.evaluate(plan)
+    judged = two(graph=graph, costs=Costs.from_table(seconds), transfers="delay").evaluate(plan)
     assert judged.feasible
-    path = [(step.operator or step.tensor, step.waited_for) for step in judged.details.critical_path]
-    assert path == [("slow", "nothing"), ("s", "data"), ("next", "data"), ("free", "device"), ("last", "data")]
-    # where "next" reads what "free" writes, "free" comes first, so that "next" holds up "last"
-    bound = OpGraph(
-        tensors=graph.tensors, operators=[*operators[:2], Operator(id="next", inputs=["s", "f"]), operators[3]]
-    )
-    steps = two(graph=bound, costs=Costs.from_table(seconds), transfers="delay").evaluate(plan).details.critical_path
-    path = [(step.operator or step.tensor, step.waited_for) for step in steps]
-    assert path == [("slow", "nothing"), ("s", "data"), ("next", "data"), ("last", "device")]
+    assert path_of(judged) == [("slow", "nothing"), ("s", "data"), ("next", "data"), ("last", "device")]
 
 
 def test_an_alias_owns_nothing_but_travels():
@@ -262,7 +240,7 @@ def test_every_operator_of_a_heap_is_named():
 def test_no_operators():
     judged = bare().evaluate(starts())
     assert judged.feasible
-    assert (judged.objective, judged.details.critical_path) == (0.0, ())
+    assert (judged.objective, path_of(judged)) == (0.0, [])
 
 
 def test_nothing_is_sent_where_nothing_runs():

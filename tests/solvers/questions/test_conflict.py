@@ -207,10 +207,7 @@ def test_by_hand(example: str) -> None:
     [
         ({"max_stages": 1}, ["max_stages=1", *(f"memory of 'd{k}' (9 bytes)" for k in range(3))], "max_stages=2"),
         ({"min_stages": 4}, ["min_stages=4"], "min_stages=3"),
-        ({"forbidden_devices": ["d1", "d2"]}, None, "without 'd1' in forbidden_devices"),
-        ({"device_order": ["d0"]}, None, "without device_order"),
         ({"cuts": "dominators"}, None, "cuts='prefix'"),
-        ({"max_tensors": 1}, None, "max_tensors=2"),
     ],
 )
 def test_the_settings_of_pipelines(fields: dict[str, object], items: list[str] | None, mends: str) -> None:

@@ -33,8 +33,8 @@ def check_moves(instance: SlicingInstance, seed: int, moves: int) -> int:
     accept(memory, 0, count)
     for _ in range(moves):
         other, (mode, cuts) = random_plan(instance, rng), (old_mode.copy(), old_cuts.copy())
-        low = int(rng.integers(instance.first, instance.first + len(instance.names)))
-        high = int(rng.integers(low, instance.first + len(instance.names))) + 1
+        low = int(rng.integers(0, len(instance.names)))
+        high = int(rng.integers(low, len(instance.names))) + 1
         mode[low:high], cuts[low:high] = other[0][low:high], other[1][low:high]
         touched = np.unique([w for v in range(low, high) for w in (v, *instance.consumers[v].tolist())])
         excess = proposed_excess(arrays, memory, low, high, touched, len(touched), old_mode, old_cuts, mode, cuts)
@@ -58,10 +58,8 @@ def test_small_networks(problem: ow.Slicing, seed: int) -> None:
         check_moves(instance, seed, 10)
 
 
-@pytest.mark.parametrize("ends", [(), ("input_device", "output_device")])
 @pytest.mark.parametrize("weights", ["resident", "streamed"])
-def test_a_network_in_little_memory(weights: str, ends: tuple[str, ...]) -> None:
+def test_a_network_in_little_memory(weights: str) -> None:
     *_, (_, problem) = random_slicings(20, 1)
-    tied = dict.fromkeys(ends, problem.cluster.devices[1].name)
-    over = check_moves(lower(problem.model_copy(update={"weights": weights, **tied})), 0, 40)
+    over = check_moves(lower(problem.model_copy(update={"weights": weights})), 0, 40)
     assert over > 0 or weights == "streamed"

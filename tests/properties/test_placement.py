@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
+from opweave.problems.measures import busy_seconds, critical_rows, moved_bytes
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
+from opweave.problems.timeline import ActivityKind
 from tests.strategies.specs import planned_placements
 
 PLANS = planned_placements()
@@ -203,45 +205,40 @@ def test_memory_exceeded(data, pair):
 def test_no_link(pair):
     problem, plan = pair
     cut = Cluster(devices=problem.cluster.devices, shared=0.0)
-    needed = problem.evaluate(plan).details.transfer_count
+    sent = problem.play(plan).activities.kind == ActivityKind.SEND
     judged = with_(problem, cluster=cut).evaluate(plan)
-    assert [violation.rule for violation in judged.violations] == ["no_link"] * needed
+    assert [violation.rule for violation in judged.violations] == ["no_link"] * int(sent.sum())
 
 
-# ---- what the details mean
+# ---- what is measured
 
 
 @given(pair=PLANS)
 def test_the_critical_path_is_whole(pair):
     problem, plan = pair
     judged = problem.evaluate(plan)
-    path = judged.details.critical_path
-    assert (path[0].start, path[0].waited_for) == (0.0, "nothing")
-    assert path[-1].end == judged.objective
-    for before, after in pairwise(path):
-        assert before.end == after.start  # everything starts as early as it can
-        if after.waited_for == "device":
-            assert before.target == after.source
-        elif after.waited_for == "send_port":
-            assert before.source == after.source
-        elif after.waited_for == "receive_port":
-            assert before.target == after.target
+    acts, path = judged.timeline.activities, critical_rows(judged.timeline)
+    assert (acts.start[path[0][0][0]], path[0][1]) == (0.0, "nothing")
+    assert acts.end[path[-1][0][0]] == judged.objective
+    for (before, _), (after, wait) in pairwise(path):
+        assert acts.end[before[0]] == acts.start[after[0]]  # everything starts as early as it can
+        if wait != "data":
+            shared = set(acts.resource[list(before)]) & set(acts.resource[list(after)])
+            assert wait in {judged.timeline.resources[row].kind for row in shared}
 
 
 @given(pair=PLANS)
-def test_the_details_are_consistent(pair):
+def test_what_is_measured_is_consistent(pair):
     problem, plan = pair
-    measured = problem.evaluate(plan).details
+    judged, count = problem.evaluate(plan), len(problem.cluster.devices)
+    busy, moved = busy_seconds(judged.timeline), moved_bytes(judged.timeline)
     costs = [problem.known_seconds[name][device] for name, device in plan.device.items()]
-    assert sum(measured.busy_seconds.values()) == pytest.approx(sum(costs))
-    for name, busy in measured.busy_seconds.items():
-        assert busy + measured.idle_seconds[name] == pytest.approx(measured.makespan)
-    assert sum(measured.bytes_in.values()) == sum(measured.bytes_out.values())
-    assert sum(measured.send_seconds.values()) == pytest.approx(sum(measured.receive_seconds.values()))
-    assert measured.memory_bytes == problem.memory_by_device(plan)
+    assert sum(busy[:count]) == pytest.approx(sum(costs))
+    assert sum(moved[count : 2 * count]) == sum(moved[2 * count :])
+    assert sum(busy[count : 2 * count]) == pytest.approx(sum(busy[2 * count :]))
+    assert judged.details.memory_bytes == problem.memory_by_device(plan)
     if problem.transfers != "delay":
-        assert measured.transfer_count == len(plan.transfers)
-        assert sum(measured.send_seconds.values()) == pytest.approx(sum(t.end - t.start for t in plan.transfers))
+        assert sum(busy[count : 2 * count]) == pytest.approx(sum(t.end - t.start for t in plan.transfers))
 
 
 def with_(problem, **fields):
