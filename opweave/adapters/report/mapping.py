@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar
 
 from opweave.adapters.report.view import Row, View
 from opweave.adapters.report.workbench.data import Panel, Parts
 from opweave.adapters.runtimes.plan_exports import device_map
-from opweave.formulations.batched_mapping.instance import shortage as batched_shortage
-from opweave.formulations.placement.instance import shortage as placement_shortage
-from opweave.formulations.slicing.shortage import shortage as slicing_shortage
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.measures import throughput
 from opweave.problems.placement.spec import Placement, PlacementDetails, Schedule
@@ -25,14 +21,7 @@ from opweave.problems.words import counted
 class PlacementView(View[Placement, Schedule, PlacementDetails]):
     """The makespan, the gain against one device, and the work of every device."""
 
-    word: ClassVar[str] = "placement"
     problem_type = Placement
-    baseline: ClassVar[str | None] = "one_device"
-    noun: ClassVar[str] = "placement"
-    better: ClassVar[str] = "shorter"
-    shortage = staticmethod(placement_shortage)
-    plan_file: ClassVar[str] = "schedule.json"
-    figure_file: ClassVar[str] = "schedule.png"
 
     def exports(self) -> Mapping[str, object]:
         """Add the device map."""
@@ -42,14 +31,7 @@ class PlacementView(View[Placement, Schedule, PlacementDetails]):
 class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
     """Which inputs run where and when, and the throughput."""
 
-    word: ClassVar[str] = "batched"
     problem_type = BatchedMapping
-    baseline: ClassVar[str | None] = "best_device"
-    noun: ClassVar[str] = "mapping"
-    better: ClassVar[str] = "shorter"
-    shortage = staticmethod(batched_shortage)
-    plan_file: ClassVar[str] = "batches.json"
-    figure_file: ClassVar[str] = "batches.png"
 
     def rows(self) -> list[Row]:
         """Add the inputs, the best single device, the gain against it, and the upper bound of the throughput."""
@@ -79,23 +61,9 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
             yield f"{split:,} of {len(devices):,} operators split their batch over several devices."
 
     def notes(self, activity: int) -> Mapping[str, object]:
-        """Give the inputs of a batch or a transfer. Batches come first, in the plan's order."""
-        batches, acts = self.solution.batches, self.timeline.activities
-        if activity < len(batches):
-            return {"inputs": spans(batches[activity].inputs)}
-        row = activity if acts.kind[activity] == ActivityKind.RECEIVE else int(acts.twin[activity])
-        ends = [*acts.causes[row].tolist(), *self._readers.get(row, ())]
-        carried = [frozenset(batches[end].inputs) for end in ends if end < len(batches)]
-        return {"inputs": spans(sorted(frozenset.intersection(*carried)))} if carried else {}
-
-    @cached_property
-    def _readers(self) -> dict[int, list[int]]:
-        """The runs that wait for each activity."""
-        causes = self.timeline.activities.causes
-        found: dict[int, list[int]] = {}
-        for effect, cause in zip(causes.heads().tolist(), causes.items.tolist(), strict=True):
-            found.setdefault(cause, []).append(effect)
-        return found
+        """Give the inputs of a batch. Batches come first, in the plan's order."""
+        batches = self.solution.batches
+        return {"inputs": spans(batches[activity].inputs)} if activity < len(batches) else {}
 
     def amount(self) -> str:
         """The inputs and their time."""
@@ -122,14 +90,7 @@ def spans(inputs: Sequence[int]) -> str:
 class SlicingView(View[Slicing, Slices, SlicingDetails]):
     """The latency, the gain against one device, and which device computes which part of every operator."""
 
-    word: ClassVar[str] = "slicing"
     problem_type = Slicing
-    baseline: ClassVar[str | None] = "one_device"
-    subject: ClassVar[str] = "One input"
-    better: ClassVar[str] = "faster"
-    shortage = staticmethod(slicing_shortage)
-    plan_file: ClassVar[str] = "slices.json"
-    figure_file: ClassVar[str] = "slices.png"
 
     def rows(self) -> list[Row]:
         """Add how many operators cannot be cut."""

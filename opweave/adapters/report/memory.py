@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar
 
 from opweave.adapters.report.memory_figures import Before
 from opweave.adapters.report.timeline_tables import Limits
@@ -20,13 +19,7 @@ from opweave.problems.words import counted
 class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):
     """The peak, where it is, and the saving against the given order."""
 
-    word: ClassVar[str] = "ordering"
     problem_type = MemoryOrdering
-    noun: ClassVar[str] = "order"
-    better: ClassVar[str] = "less"
-    verb: ClassVar[tuple[str, str]] = ("needs", "need")
-    plan_file: ClassVar[str] = "order.json"
-    figure_file: ClassVar[str] = "memory.png"
 
     @cached_property
     def reference(self) -> Before:
@@ -59,32 +52,11 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):
         if self.gain is not None and self.gain > 1:
             yield from super().comparison()
 
-    def plan(self) -> dict[str, object]:
-        """Write every step with the bytes that are live while it runs and after it."""
-        kinds, profile = {op.id: op.kind for op in self.problem.graph.operators}, self.details
-        steps = zip(self.solution.order, profile.stable, profile.transient, strict=True)
-        return {
-            "model": self.problem.graph.name,
-            "assumptions": self.problem.assumptions(),
-            **profile.model_dump(mode="json", exclude={"stable", "transient"}),
-            "order": list(self.solution.order),
-            "steps": [
-                {"operator": name, "kind": kinds[name], "stable_bytes": stable, "transient_bytes": transient}
-                for name, stable, transient in steps
-            ],
-        }
-
 
 class MemoryLayoutView(View[MemoryLayout, Layout, LayoutDetails]):
     """The arena, the live peak and the pools."""
 
-    word: ClassVar[str] = "layout"
     problem_type = MemoryLayout
-    subject: ClassVar[str] = "The layout"
-    noun: ClassVar[str] = "layout"
-    better: ClassVar[str] = "smaller"
-    plan_file: ClassVar[str] = "layout.json"
-    figure_file: ClassVar[str] = "layout.png"
 
     def rows(self) -> list[Row]:
         """Add the live peak and what lies above it."""
@@ -122,27 +94,9 @@ class MemoryLayoutView(View[MemoryLayout, Layout, LayoutDetails]):
             rows.append((pool.name, *cells, precise_seconds(use.traffic_seconds)))
         return [Section("Pools", ("pool", "reserved", "of", "live peak", "storages", "traffic"), rows)]
 
-    def plan(self) -> dict[str, object]:
-        """Write the address of every storage."""
-        offsets, steps = self._offsets(), []
-        for each in self.problem.lifetimes:
-            pool, offset = offsets[each.id]
-            stands = {"storage": each.id, "pool": pool, "offset": offset}
-            steps.append(stands | {"bytes": each.bytes, "begin": each.begin, "end": each.end})
-        return {
-            "model": self.problem.graph.name,
-            "assumptions": self.problem.assumptions(),
-            **self.details.model_dump(mode="json", include={"arena_bytes", "live_peak", "pools"}),
-            "steps": steps,
-        }
-
-    def _offsets(self) -> Mapping[str, tuple[str, int]]:
-        pools = {each.id: self.problem.pool_of(self.solution, each.id) or "" for each in self.problem.lifetimes}
-        return {name: (pool, self.solution.offset[name]) for name, pool in pools.items()}
-
     def exports(self) -> Mapping[str, object]:
         """Offsets for runtimes, as plain data."""
-        return exports_of(self.problem, self._offsets())
+        return exports_of(self.problem, self.solution)
 
     def goal(self) -> str:
         """What the offsets need."""

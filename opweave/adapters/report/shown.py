@@ -63,9 +63,9 @@ def plot(result: Result[Any], path: PathLike | None = None) -> Figure:
 
 
 def to_pandas(result: Result[Any]) -> DataFrame:
-    """The plan by start, one row for each run of an operator, each stage of a pipeline, or each step of an order."""
+    """The plan, one row for each run of an operator by start, each stage of a pipeline, or each storage of a layout."""
     plan = view_alone(result).plan()
-    rows = next(plan[name] for name in ("operators", "stages", "steps") if name in plan)
+    rows = next(plan[name] for name in ("stages", "storages", "operators") if name in plan)
     return data_frame(cast("list[dict[str, object]]", rows))
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 from opweave.adapters.report.view import Row, Section, View
 from opweave.adapters.report.wording import memory_binds
 from opweave.adapters.report.workbench.data import Box, Chain, Panel
 from opweave.adapters.runtimes.plan_exports import stage_exports
-from opweave.formulations.pipeline.instance import shortage
-from opweave.formulations.serving_flow.instance import lower
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingDetails, ServingFlow
 from opweave.problems.units import precise_seconds, readable_bytes, readable_rate, readable_share
@@ -23,13 +20,7 @@ NAMED_LIMITS = 3
 class PipelineView(View[Pipeline, Stages, PipelineDetails]):
     """The bottleneck, the throughput, the latency, and the work of every stage."""
 
-    word: ClassVar[str] = "pipeline"
     problem_type = Pipeline
-    baseline: ClassVar[str | None] = "one_device"
-    noun: ClassVar[str] = "pipeline"
-    shortage = staticmethod(shortage)
-    plan_file: ClassVar[str] = "stages.json"
-    figure_file: ClassVar[str] = "pipeline.png"
 
     def rows(self) -> list[Row]:
         """Add the number of stages."""
@@ -146,12 +137,7 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
 class ServingFlowView(View[ServingFlow, LayerBlocks, ServingDetails]):
     """Tokens per second, who holds which layers, and what is narrowest."""
 
-    word: ClassVar[str] = "serving"
     problem_type = ServingFlow
-    better: ClassVar[str] = "faster"
-    shortage = staticmethod(lambda problem: lower(problem).short())
-    plan_file: ClassVar[str] = "blocks.json"
-    figure_file: ClassVar[str] = "serving.png"
 
     def rows(self) -> list[Row]:
         """Add tokens per second."""

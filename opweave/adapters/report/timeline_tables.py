@@ -12,6 +12,7 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.measures import (
     MEASURES,
     bytes_held,
+    bytes_over_time,
     joules,
     moved_bytes,
     utilisation,
@@ -200,10 +201,6 @@ def runs_in_order(timeline: Timeline) -> IntArray:
     return order
 
 
-def _operator(graph: OpGraph, timeline: Timeline, what: int) -> tuple[str, str]:
-    return timeline.name(what), graph.operators[what].kind if what < timeline.names.operators else ""
-
-
 def plan_of(
     graph: OpGraph, timeline: Timeline, uses: Sequence[DeviceUse], critical: frozenset[int], notes: Notes
 ) -> dict[str, object]:
@@ -213,34 +210,48 @@ def plan_of(
     -------
     dict
         Every measure that is defined, for example ``makespan_seconds``; ``devices`` (:class:`DeviceUse`);
-        ``operators`` by start, each with ``operator``, ``kind``, ``device``, ``start``, ``end``, ``critical`` and the
-        problem's notes; ``transfers`` by start, each with ``tensor`` (or the operator that it serves), ``consumer``,
-        ``source``, ``target``, ``start``, ``end``, ``bytes`` and the problem's notes.
+        ``operators`` by start, each with ``operator``, ``kind``, ``device``, ``start``, ``end``, ``critical``,
+        ``held_bytes`` (what its device holds while it starts) and the problem's notes; ``transfers`` by start, each
+        with ``tensor`` (or the operator that it serves), ``consumer``, ``source``, ``target``, ``start``, ``end``,
+        ``bytes`` and the problem's notes; with addresses, ``storages``, each with ``storage``, ``device``, ``offset``,
+        ``bytes``, ``begin`` and ``end``.
     """
     suffix = {"makespan": "_seconds", "bottleneck": "_seconds", "latency": "_seconds", "energy": "_joules"}
     names = {"throughput": "inputs_per_second", "traffic": "traffic_bytes"}
     found = {names.get(name, name + suffix.get(name, "")): measure(timeline) for name, measure in MEASURES.items()}
-    acts = timeline.activities
+    acts, lives = timeline.activities, timeline.lifetimes
+    held = [bytes_over_time(timeline, place) for place in range(len(timeline.resources))]
     runs = []
     for row in runs_in_order(timeline).tolist():
-        name, kind = _operator(graph, timeline, int(acts.what[row]))
+        what, place, start = int(acts.what[row]), int(acts.resource[row]), float(acts.start[row])
+        moments, level = held[place]
         runs.append(
             {
-                "operator": name,
-                "kind": kind,
-                "device": timeline.resources[acts.resource[row]].name,
-                "start": float(acts.start[row]),
+                "operator": timeline.name(what),
+                "kind": graph.operators[what].kind if what < timeline.names.operators else "",
+                "device": timeline.resources[place].name,
+                "start": start,
                 "end": float(acts.end[row]),
                 "critical": row in critical,
+                "held_bytes": int(level[np.searchsorted(moments, start, side="right") - 1]),
                 **notes(row),
             }
         )
-    return {
+    plan: dict[str, object] = {
         **{name: value for name, value in found.items() if value is not None},
         "devices": [asdict(use) for use in uses],
         "operators": runs,
         "transfers": [{**transfer_of(timeline, row), **notes(row)} for row in transfer_rows(timeline)],
     }
+    if lives.offset is not None:
+        columns = (lives.storage, lives.resource, lives.offset, lives.bytes, lives.begin, lives.end)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        plan["storages"] = [
+            {"storage": timeline.name(storage), "device": timeline.resources[place].name}
+            | dict(zip(("offset", "bytes", "begin", "end"), numbers, strict=True))
+            for storage, place, *numbers in rows
+        ]
+    return plan
 
 
 def transfer_rows(timeline: Timeline) -> Iterator[int]:
