@@ -155,7 +155,7 @@ def _levels(timeline: Timeline, row: int) -> tuple[FloatArray, IntArray]:
         timeline = replace(timeline, unit="seconds")
     moments, held = bytes_over_time(timeline, row)
     end = max(timeline.end, moments.max(initial=0.0)) if timeline.unit == "seconds" else len(moments)
-    return (np.append(moments, end), held) if len(held) else (np.arange(2.0), np.zeros(1, dtype=np.int64))
+    return (np.append(moments, end or 1.0), held) if len(held) else (np.arange(2.0), np.zeros(1, dtype=np.int64))
 
 
 def _draw_curves(axes: Axes, curves: list[Curve], scale: float) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import PathLike, make_folder, write_bytes, write_text
+from opweave.adapters.files import PathLike, make_folder, write_text
 from opweave.adapters.load import save as save_json
 from opweave.adapters.report.html import table, text
 from opweave.adapters.report.progress_line import counted as progress_bar
@@ -198,16 +196,12 @@ def save(found: Answered | Conflict, path: PathLike) -> Path:
 
 
 def report(found: Answered, folder: PathLike) -> Path:
-    """Write a folder: everything as JSON, the rows as CSV, a picture, and a page that shows them; return the page."""
+    """Write a folder: everything as JSON, a picture, and a page that shows it with the rows; return the page."""
     from opweave.adapters.report.curves import figure_of
-    from opweave.adapters.report.figures import png
+    from opweave.adapters.report.figures import save_figure
 
-    headings, rows = cells_of(found)
-    lines = io.StringIO()
-    csv.writer(lines).writerows([headings, *rows])
-    picture, place = png(figure_of(found)), make_folder(folder)
-    write_bytes(place / "picture.png", picture)
-    write_text(place / "rows.csv", lines.getvalue())
+    place = make_folder(folder)
+    save_figure(figure_of(found), place / "picture.png")
     return _page(found, place, f'<p><img alt="" src="picture.png"></p>{html(found)}')
 
 
