@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from opweave.adapters.report.figures import LINES, entitle, new_panels, shortened
-from opweave.adapters.report.view import Section
+from opweave.adapters.report.timeline_tables import Section
 from opweave.problems.language.model import LanguageModel, Role
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Part, Workload, parts

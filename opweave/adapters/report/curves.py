@@ -33,15 +33,6 @@ MOST_CURVES, MOST_TICKS = 12, 10
 FIRST, EARLIEST = 1e-2, 1e-4
 """Seconds at which the time axis begins: the usual value, and the earliest."""
 
-NEAR_ZERO = 0.25
-"""The axis begins at zero if the smallest value is less than this share of the largest."""
-
-ROUNDING = 1e-9
-"""Relative range of values that comes from rounding only; the axis does not magnify it."""
-
-MARGIN = 0.06
-"""Space below and above the values, as a share of their range."""
-
 Points = list[tuple[float, float]]
 
 
@@ -77,10 +68,7 @@ def curves_figure(curves: Sequence[Curve], *, steps: bool) -> tuple[Figure, Axes
     Colours repeat after seven curves, with another line style. Thin lines in front of thick ones stay visible where
     curves coincide.
     """
-    from matplotlib.lines import Line2D
-
     figure, axes = new_figure(9.0, 5.2)
-    handles = []
     for number, curve in enumerate(curves):
         depth, style = number % 3, STYLES[number // len(LINES) % len(STYLES)]
         line: dict[str, Any] = {"color": LINES[number % len(LINES)], "zorder": 2.0 + depth / 10}
@@ -89,16 +77,14 @@ def curves_figure(curves: Sequence[Curve], *, steps: bool) -> tuple[Figure, Axes
         line |= {"marker": MARKERS[number % len(MARKERS)], "markersize": 8 - 2 * depth}
         label = safe_text(plain(curve.label))
         line |= {"linestyle": style, "linewidth": (3.2, 2.2, 1.2)[depth], "label": label}
-        handles += axes.plot(*_columns(curve.plans), markevery=[-1] if steps else None, **line)
+        axes.plot(*_columns(curve.plans), markevery=[-1] if steps else None, **line)
         foot = {"transform": axes.get_xaxis_transform(), "color": line["color"], "marker": "x", "linestyle": ""}
         axes.plot(curve.refuted, [0.03] * len(curve.refuted), **foot)
-    grey: dict[str, Any] = {"color": "#333333"}
     if any(curve.seen for curve in curves):
-        handles.append(Line2D([], [], linestyle=DASHED, label="dashed: no plan is better", **grey))
+        axes.plot([], [], linestyle=DASHED, color="#333333", label="dashed: no plan is better")
     if any(curve.refuted for curve in curves):
-        handles.append(Line2D([], [], linestyle="", marker="x", label="proved: no plan", **grey))
-    columns = max(1, min(3, len(handles)))
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9.5)
+        axes.plot([], [], linestyle="", marker="x", color="#333333", label="proved: no plan")
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9.5)
     return figure, axes
 
 
@@ -115,8 +101,7 @@ def progress_figure(
 ) -> Figure:
     """Draw the objective and the bound of several solvers over time.
 
-    Solid lines are the best solutions; dashed lines of the same colour are the bounds that each solver proved. A weak
-    bound may lie outside the picture if another solver proved a better one; the legend gives its value.
+    Solid lines are the best solutions; dashed lines of the same colour are the bounds that each solver proved.
 
     Parameters
     ----------
@@ -187,9 +172,6 @@ def _search_figure(
     axes.set_xlim(begin, end)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("")
-    best = [value for plans, _ in found.values() for _, value in plans]
-    if changes:
-        axes.set_ylim(*_range(best, [bounds[-1][1] for _, bounds in found.values() if bounds]))
     return _dressed(figure, axes, titles, "seconds", f"objective ({name})")
 
 
@@ -214,16 +196,6 @@ def _history(result: Result[Any], field: str, factor: float = 1.0) -> Points:
         if value is not None and (not points or points[-1][1] != max(value, 0) / factor):
             points.append((time, max(value, 0) / factor))
     return points
-
-
-def _range(plans: Sequence[float], bounds: Sequence[float]) -> tuple[float, float]:
-    """Limits of the axis. All solutions and the best bound lie inside; so do bounds that at most double the range."""
-    inside = [*plans, *sorted(bounds)[-1:]]
-    low, high = min(inside), max(inside)
-    near = [bound for bound in bounds if max(high, bound) - min(low, bound) <= 2 * (high - low)]
-    low, high = min([low, *near]), max([high, *near])
-    room = MARGIN * (high - low if high - low > ROUNDING * high else high) or 1.0
-    return (0.0 if low < NEAR_ZERO * high else max(0.0, low - room)), high + room
 
 
 def plot(answered: Answered, path: PathLike | None = None) -> Figure:

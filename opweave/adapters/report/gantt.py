@@ -21,7 +21,7 @@ from opweave.adapters.report.figures import (
     shortened,
 )
 from opweave.adapters.report.timeline_tables import DeviceUse, lanes, rows_of
-from opweave.problems.arrays import BoolArray, FloatArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.measures import critical_rows, utilisation
 from opweave.problems.timeline import ActivityKind, Timeline
 from opweave.problems.units import precise_seconds, readable_bytes, unit_of
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from opweave.adapters.report.view import AnyView
 
 WIDTH, TIME_SHARE, LETTER = 12.0, 0.8, 0.075
 """Width of a picture in inches, the share of it that the time axis takes, and the width of a letter in inches."""
@@ -64,22 +66,13 @@ class Band(NamedTuple):
         return self.top + self.height / 2
 
 
-def gantt_figure(
-    timeline: Timeline, uses: Sequence[DeviceUse], *, headline: str, subtitle: str, bound: float | None
-) -> Figure:
+def gantt_figure(view: AnyView) -> Figure:
     """Draw a timeline with one row per device and port in use, and how busy each of them is.
 
     What is critical has a colour of its own. If runs process several inputs, stronger colours are larger batches.
-
-    Parameters
-    ----------
-    timeline, uses
-        What happens, and what it demands of each device.
-    headline, subtitle
-        The title, and the line under it.
-    bound
-        Proved lower bound of the last end, in seconds; None if there is none.
     """
+    timeline, uses, result = view.timeline, view.uses, view.result
+    bound = result.bound if view.problem.unit == "seconds" and result.objective == timeline.end else None
     acts, bands = timeline.activities, _bands(timeline, uses)
     bottom = max((band.top + band.height for band in bands), default=1.0)
     figure, axes = new_figure(WIDTH, 1.9 + 0.42 * bottom)
@@ -87,9 +80,9 @@ def gantt_figure(
     until = max(bound or 0.0, float(acts.end[drawn].max(initial=0.0)))
     scale, unit = unit_of(until, "seconds")
     span = until / scale or 1.0
-    marked = _marked(timeline)
+    looks = _marked(timeline), lanes(timeline), _strengths(timeline)
     for band in bands:
-        _draw(axes, timeline, band, marked, scale, span)
+        _draw(axes, timeline, band, looks, scale, span)
     rounds = int(acts.round[drawn].max(initial=0)) + 1
     inputs = "" if timeline.period is None else "one input: " if rounds == 1 else f"the first {rounds} inputs: "
     axes.set_xlabel(f"{inputs}time ({unit}); at the right: busy", fontsize=11)
@@ -99,7 +92,7 @@ def gantt_figure(
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x", color="#E3E3E3", linewidth=0.8)
     left_out = len(uses) - sum(band.device for band in bands)
-    entitle(axes, headline, subtitle + (f"; {left_out} devices not shown" if left_out else ""))
+    entitle(axes, view.headline(), view.subtitle() + (f"; {left_out} devices not shown" if left_out else ""))
     handles = [*_legend(timeline), *_marks(axes, timeline, bound, scale)]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9.5)
     return figure
@@ -127,15 +120,17 @@ def _bands(timeline: Timeline, uses: Sequence[DeviceUse]) -> list[Band]:
     return found
 
 
-def _draw(axes: Axes, timeline: Timeline, band: Band, marked: BoolArray, scale: float, span: float) -> None:
+def _draw(
+    axes: Axes, timeline: Timeline, band: Band, looks: tuple[BoolArray, IntArray, FloatArray], scale: float, span: float
+) -> None:
     """Draw the activities of a resource, thousands of them at once, with their names where these fit."""
     from matplotlib.colors import to_rgba_array
 
-    acts, strength = timeline.activities, _strengths(timeline)
+    acts, (marked, lane, strength) = timeline.activities, looks
     drawn = acts.round < DRAWN_ROUNDS
     named = int((drawn & (acts.kind == ActivityKind.RUN)).sum()) <= NAMED_RUNS
     axes.axhspan(band.top, band.top + band.height, color="#F4F4F4", linewidth=0, zorder=0)
-    mine, lane = (acts.resource == band.resource) & drawn, lanes(timeline)
+    mine = (acts.resource == band.resource) & drawn
     height = band.height / (lane[mine].max(initial=0) + 1)
     for order, rows in ((2, np.flatnonzero(mine & ~marked)), (3, np.flatnonzero(mine & marked))):
         left, right = acts.start[rows] / scale, acts.end[rows] / scale

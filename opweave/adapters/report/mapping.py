@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from opweave.adapters.report.view import Row, View
-from opweave.adapters.report.workbench.data import Panel, Parts
+from opweave.adapters.report.workbench.data import Panel
 from opweave.adapters.runtimes.plan_exports import device_map
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.measures import throughput
@@ -158,14 +158,12 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
         """Who computes which part of every operator, and what the parts wait for."""
         index, steps = self.problem.graph.operator_index, self.details.steps
         devices = [device.name for device in self.problem.cluster.devices]
-        return [
-            Parts(
-                title="Slices",
-                about="One row for each operator, in running order: its parts by device, and its time.",
-                operators=[index[step.operator] for step in steps],
-                shares=[[round(step.shares.get(name, 0.0), 5) for name in devices] for step in steps],
-                words=[step.dimension for step in steps],
-                waits=[self._wait(step) for step in steps],
-                works=[step.compute_seconds[step.slowest] for step in steps],
-            )
-        ]
+        columns = {
+            "operators": [index[step.operator] for step in steps],
+            "shares": [[round(step.shares.get(name, 0.0), 5) for name in devices] for step in steps],
+            "words": [step.dimension for step in steps],
+            "waits": list(map(self._wait, steps)),
+            "works": [step.compute_seconds[step.slowest] for step in steps],
+        }
+        about = "One row for each operator, in running order: its parts by device, and its time."
+        return [Panel("Slices", about, columns=columns)]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from opweave.adapters.report.memory_figures import Before
-from opweave.adapters.report.timeline_tables import Limits
-from opweave.adapters.report.view import Row, Section, View, exact
+from opweave.adapters.report.timeline_tables import Columns, Limits, Section, section_of
+from opweave.adapters.report.view import Row, View, exact
 from opweave.adapters.runtimes.layout_exports import exports_of
 from opweave.problems.measures import peak_bytes, total_bytes
 from opweave.problems.memory_layout.spec import Layout, LayoutDetails, MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering, given_order
-from opweave.problems.units import precise_seconds, readable_bytes, readable_share
+from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_share
 from opweave.problems.words import counted
 
 
@@ -87,12 +87,15 @@ class MemoryLayoutView(View[MemoryLayout, Layout, LayoutDetails]):
         """The pools, if there are several."""
         if self.result.solution is None or len(self.problem.pools) < 2:
             return []
-        rows: list[Sequence[str]] = []
-        for pool, use in zip(self.problem.pools, self.details.pools, strict=True):
-            size = "no limit" if pool.bytes is None else readable_bytes(pool.bytes)
-            cells = (readable_bytes(use.bytes), size, readable_bytes(use.live_peak), f"{use.storages:,}")
-            rows.append((pool.name, *cells, precise_seconds(use.traffic_seconds)))
-        return [Section("Pools", ("pool", "reserved", "of", "live peak", "storages", "traffic"), rows)]
+        columns: Columns = {
+            "pool": lambda use: use.name,
+            "reserved": lambda use: readable_bytes(use.bytes),
+            "of": lambda use: readable(self.limits[use.name], "bytes"),
+            "live peak": lambda use: readable_bytes(use.live_peak),
+            "storages": lambda use: f"{use.storages:,}",
+            "traffic": lambda use: precise_seconds(use.traffic_seconds),
+        }
+        return [section_of("Pools", self.details.pools, columns)]
 
     def exports(self) -> Mapping[str, object]:
         """Offsets for runtimes, as plain data."""

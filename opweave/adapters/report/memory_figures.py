@@ -20,7 +20,6 @@ from opweave.adapters.report.figures import (
     new_panels,
     shortened,
 )
-from opweave.adapters.report.timeline_tables import Limits
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_over_time
@@ -30,6 +29,8 @@ from opweave.problems.units import readable_bytes, unit_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from opweave.adapters.report.view import AnyView
 
 HEADROOM = 1.3
 """Height of the picture relative to the highest peak; the space above the curves is for labels."""
@@ -58,34 +59,13 @@ class Curve(NamedTuple):
     peak: str
 
 
-def memory_figure(
-    graph: OpGraph,
-    best: Timeline,
-    *,
-    before: Before | None = None,
-    noun: str = "plan",
-    bound: float | None = None,
-    limits: Limits,
-    headline: str,
-    subtitle: str,
-) -> Figure:
-    """Draw the bytes that devices hold, over time or over steps; if storages have addresses, where they stand.
+def memory_figure(view: AnyView) -> Figure:
+    """Draw the bytes that devices hold at each step, beside the order that it is compared with.
 
-    Parameters
-    ----------
-    graph
-        The graph that the timelines' names refer to.
-    best, before
-        What happens, and what would happen in the solution that it is compared with.
-    noun
-        The word for the plan.
-    bound
-        Proved lower bound in bytes; None if there is none, or if it bounds something else.
-    limits
-        Bytes that each device may hold.
-    headline, subtitle
-        The title, and the line under it.
+    If storages have addresses, draw where they stand.
     """
+    graph, best, before = view.problem.graph, view.timeline, view.before()
+    bound = view.result.bound if view.problem.unit == "bytes" else None
     devices = [row for row, each in enumerate(best.resources) if each.kind == "device"]
     curves = {row: list(_curves(graph, best, before, row)) for row in devices}
     tops = {row: max([_arena(best, row), *(int(each.bytes.max(initial=0)) for each in curves[row])]) for row in devices}
@@ -101,12 +81,15 @@ def memory_figure(
         _draw_curves(axes, curves[row], scale)
         what = "live memory" if best.lifetimes.offset is None else "address"
         axes.set_ylabel(f"{shortened(name, 22)}\n({unit})" if len(shown) > 1 else f"{what} ({unit})", fontsize=11)
-        _line(axes, limits.get(name), scale, "what the device may hold", color=MUTED, linestyle=":")
+        _line(axes, view.limits.get(name), scale, "what the device may hold", color=MUTED, linestyle=":")
         if len(devices) == 1 and bound is not None:
-            words = f"lower bound: no {noun} needs less than {readable_bytes(bound)}"
+            words = f"lower bound: no {view.noun} needs less than {readable_bytes(bound)}"
             _line(axes, bound, scale, words, color=BOUND, linestyle=DASHED)
-    _dress_time(panels, best)
-    entitle(panels[0], headline, subtitle)
+    words = (
+        "step (one operator each)" if best.lifetimes.offset is None else "time (steps, or the unit of the lifetimes)"
+    )
+    panels[-1].set_xlabel(words, fontsize=11)
+    entitle(panels[0], view.headline(), view.subtitle())
     named = [axes.get_legend_handles_labels() for axes in panels]
     handles = {label: handle for some in named for handle, label in zip(*some, strict=True)}
     look: dict[str, Any] = {"loc": "outside lower center", "ncols": 3, "frameon": False, "fontsize": 10}
@@ -192,15 +175,3 @@ def _line(axes: Axes, value: float | None, scale: float, label: str, **style: An
     """Draw a level, if it lies within the picture."""
     if value is not None and value / scale <= axes.get_ylim()[1]:
         axes.axhline(value / scale, linewidth=1.5, label=label, zorder=5, **style)
-
-
-def _dress_time(panels: list[Axes], timeline: Timeline) -> None:
-    words = "step (one operator each)"
-    if timeline.lifetimes.offset is not None:
-        words = "time (steps, or the unit of the lifetimes)"
-    elif timeline.unit == "seconds":
-        scale, unit = unit_of(timeline.end, "seconds")
-        words = f"time ({unit})"
-        for axes in panels:
-            axes.xaxis.set_major_formatter(lambda x, _: f"{x / scale:g}")
-    panels[-1].set_xlabel(words, fontsize=11)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from opweave.adapters.files import PathLike, make_folder, write_bytes
-from opweave.adapters.report.figures import png, rendered
+from opweave.adapters.report.figures import rendered
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.workbench.page import page
 from opweave.solvers.questions.compare import Comparison
@@ -40,8 +40,8 @@ def write_report(view: AnyView, folder: PathLike, *, comparison: Comparison | No
         files[f"{view.file}.json"] = _json(json.dumps(view.plan(), ensure_ascii=False, indent=1))
         files["trace.json"] = _json(json.dumps(view.trace(), ensure_ascii=False))
         files |= {name: _json(json.dumps(data, ensure_ascii=False, indent=1)) for name, data in view.exports().items()}
-        for name, figure in view.figures().items():
-            files |= {name: png(figure), f"{Path(name).stem}.svg": rendered(figure, "svg")}
+        figure = view.figure()
+        files |= {f"{view.file}.{kind}": rendered(figure, kind) for kind in ("png", "svg")}
     files["report.html"] = page(view, files, comparison).encode("utf-8", "backslashreplace")
     place = make_folder(folder)
     for name, data in files.items():

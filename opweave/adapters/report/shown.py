@@ -32,7 +32,7 @@ VIEWS = {
     ("Result", "plot"): f"{__name__}:plot",
     ("Result", "to_pandas"): f"{__name__}:to_pandas",
     ("Result", "report"): f"{__name__}:report",
-    ("Result", "explain"): f"{__name__}:explain",
+    ("Result", "explain"): "opweave.adapters.report.views:explain",
     ("Result", "html"): f"{__name__}:result_html",
     ("Problem", "html"): f"{__name__}:problem_html",
     ("OpGraph", "html"): f"{__name__}:graph_html",
@@ -69,11 +69,6 @@ def to_pandas(result: Result[Any]) -> DataFrame:
 def report(result: Result[Any], folder: PathLike) -> Path:
     """Write a report folder; return its page."""
     return write_report(view_alone(result), folder)[-1]
-
-
-def explain(result: Result[Any]) -> str:
-    """Say what the result means."""
-    return view_alone(result).explain()
 
 
 def save(value: BaseModel, path: PathLike) -> Path:

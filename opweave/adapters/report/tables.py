@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.report.timeline_tables import measure_rows
-from opweave.adapters.report.view import AnyView, Row, Section, exact
+from opweave.adapters.report.timeline_tables import Section, measure_rows
+from opweave.adapters.report.view import AnyView, Row, exact
 from opweave.problems.result import Status
 from opweave.problems.shown import Rows
 from opweave.problems.units import readable_seconds, readable_share

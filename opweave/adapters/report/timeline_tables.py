@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,28 @@ from opweave.problems.measures import (
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 from opweave.problems.units import precise_seconds, readable_bytes, readable_rate, readable_share
 
-Cells = tuple[Sequence[str], list[Sequence[str]]]
-"""Headings and rows of a table."""
+Columns = Mapping[str, Callable[[Any], str]]
+"""The columns of a table, and what writes their cells."""
+
+
+class Section(NamedTuple):
+    """A table in addition to the result's."""
+
+    title: str
+    headings: Sequence[str]
+    rows: list[Sequence[str]]
+
+
+def section_of(title: str, items: Iterable[Any], columns: Columns) -> Section:
+    """Make a table with a row for each item; ``columns`` write their cells.
+
+    Examples
+    --------
+    >>> section_of("Sizes", ["a", "bc"], {"name": str, "letters": lambda name: str(len(name))}).rows
+    [('a', '1'), ('bc', '2')]
+    """
+    return Section(title, tuple(columns), [tuple(write(item) for write in columns.values()) for item in items])
+
 
 Notes = Callable[[int], Mapping[str, object]]
 """The problem's notes on an activity, given its row."""
@@ -142,28 +163,27 @@ def device_uses(timeline: Timeline, limits: Limits) -> list[DeviceUse]:
     return uses
 
 
-def device_table(timeline: Timeline, uses: Sequence[DeviceUse]) -> Cells:
-    """Write devices as headings and rows; columns without information are left out."""
+def device_section(timeline: Timeline, uses: Sequence[DeviceUse]) -> Section:
+    """The devices as a table; columns without information are left out."""
     kinds: set[ResourceKind] = {resource.kind for resource in timeline.resources}
     batches = bool((timeline.activities.count > 1).any())
     watts = any(use.energy_joules is not None for use in uses)
-    columns: list[tuple[str, bool, Callable[[DeviceUse], str]]] = [
-        ("device", True, lambda use: use.name),
-        ("runs", True, lambda use: f"{use.runs:,}"),
-        ("inputs", batches, lambda use: f"{use.inputs:,}"),
-        ("mean batch", batches, lambda use: f"{use.inputs / use.runs:.1f}" if use.runs else "-"),
-        ("busy", True, lambda use: f"{precise_seconds(use.busy_seconds)} ({readable_share(use.busy_share)})"),
-        ("idle", True, lambda use: precise_seconds(use.idle_seconds)),
-        ("sends", "send_port" in kinds, lambda use: readable_share(use.send_share)),
-        ("receives", "receive_port" in kinds, lambda use: readable_share(use.receive_share)),
-        ("bytes out", "send_port" in kinds, lambda use: readable_bytes(use.bytes_out)),
-        ("bytes in", "receive_port" in kinds, lambda use: readable_bytes(use.bytes_in)),
-        ("memory", True, lambda use: readable_bytes(use.memory_bytes)),
-        ("limit", True, lambda use: "-" if use.memory_limit is None else readable_bytes(use.memory_limit)),
-        ("energy", watts, lambda use: "-" if use.energy_joules is None else f"{use.energy_joules:,.4g} J"),
-    ]
-    shown = [(heading, write) for heading, wanted, write in columns if wanted]
-    return tuple(heading for heading, _ in shown), [tuple(write(use) for _, write in shown) for use in uses]
+    columns: dict[str, tuple[bool, Callable[[DeviceUse], str]]] = {
+        "device": (True, lambda use: use.name),
+        "runs": (True, lambda use: f"{use.runs:,}"),
+        "inputs": (batches, lambda use: f"{use.inputs:,}"),
+        "mean batch": (batches, lambda use: f"{use.inputs / use.runs:.1f}" if use.runs else "-"),
+        "busy": (True, lambda use: f"{precise_seconds(use.busy_seconds)} ({readable_share(use.busy_share)})"),
+        "idle": (True, lambda use: precise_seconds(use.idle_seconds)),
+        "sends": ("send_port" in kinds, lambda use: readable_share(use.send_share)),
+        "receives": ("receive_port" in kinds, lambda use: readable_share(use.receive_share)),
+        "bytes out": ("send_port" in kinds, lambda use: readable_bytes(use.bytes_out)),
+        "bytes in": ("receive_port" in kinds, lambda use: readable_bytes(use.bytes_in)),
+        "memory": (True, lambda use: readable_bytes(use.memory_bytes)),
+        "limit": (True, lambda use: "-" if use.memory_limit is None else readable_bytes(use.memory_limit)),
+        "energy": (watts, lambda use: "-" if use.energy_joules is None else f"{use.energy_joules:,.4g} J"),
+    }
+    return section_of("Devices", uses, {heading: write for heading, (wanted, write) in columns.items() if wanted})
 
 
 def rows_of(timeline: Timeline, most: int) -> list[tuple[int, str]]:

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from opweave.adapters.report import wording
 from opweave.adapters.report.gantt import gantt_figure
@@ -15,7 +15,8 @@ from opweave.adapters.report.timeline_tables import (
     SHOWN,
     DeviceUse,
     Limits,
-    device_table,
+    Section,
+    device_section,
     device_uses,
     plan_of,
     transfer_rows,
@@ -23,7 +24,7 @@ from opweave.adapters.report.timeline_tables import (
 from opweave.adapters.report.timeline_trace import timeline_trace
 from opweave.problems.cluster import Cluster
 from opweave.problems.errors import InvalidInputError, OpweaveError
-from opweave.problems.measures import MEASURES, Wait, bytes_over_time, critical_rows, latency
+from opweave.problems.measures import MEASURES, Wait, critical_rows, latency
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import Result, Status
 from opweave.problems.timeline import ActivityKind, Timeline
@@ -46,14 +47,6 @@ WORDS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name(
 
 SECONDS = 10.0
 """Longest time that a baseline may take when a result is shown."""
-
-
-class Section(NamedTuple):
-    """A table in addition to the result's."""
-
-    title: str
-    headings: Sequence[str]
-    rows: list[Sequence[str]]
 
 
 class View(Generic[ProblemT, SolutionT, DetailsT]):
@@ -283,7 +276,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         """List further tables, the most important first; here, the devices."""
         if self.result.solution is None or self.timeline.unit == "steps":
             return []
-        return [Section("Devices", *device_table(self.timeline, self.uses))]
+        return [device_section(self.timeline, self.uses)]
 
     def exports(self) -> Mapping[str, object]:
         """Write the solution for other tools, as plain data for ``json.dumps`` by file name."""
@@ -324,25 +317,8 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
 
     def figure(self) -> Figure:
         """Draw what every device does when; without seconds, draw the memory, or where storages stand in it."""
-        if self.timeline.unit == "steps" or self.timeline.lifetimes.offset is not None:
-            return self.memory_figure()
-        ends = self.problem.unit == "seconds" and self.result.objective == self.timeline.end
-        bound = self.result.bound if ends else None
-        return gantt_figure(self.timeline, self.uses, headline=self.headline(), subtitle=self.subtitle(), bound=bound)
-
-    def memory_figure(self) -> Figure:
-        """Draw how many bytes every device holds over time; if there are only steps, beside the given order."""
-        steps = self.timeline.unit == "steps" and self.timeline.lifetimes.offset is None
-        return memory_figure(
-            self.problem.graph,
-            self.timeline,
-            before=self.before() if steps else None,
-            noun=self.noun,
-            bound=self.result.bound if self.problem.unit == "bytes" else None,
-            limits=self.limits,
-            headline=self.headline(),
-            subtitle=self.subtitle(),
-        )
+        steps = self.timeline.unit == "steps" or self.timeline.lifetimes.offset is not None
+        return memory_figure(self) if steps else gantt_figure(self)
 
     def before(self) -> Before | None:
         """What is shown beside the plan: a measured run, the given order, or a baseline; None without one."""
@@ -360,15 +336,6 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     def panels(self) -> Sequence[Panel]:
         """The problem's own views on the page; all other views are read from the timeline."""
         return ()
-
-    def figures(self) -> dict[str, Figure]:
-        """All pictures of a report by file name, with the memory if it changes and is not the first picture already."""
-        found = {f"{self.file}.png": self.figure()}
-        drawn = self.timeline.unit == "seconds" and self.timeline.lifetimes.offset is None
-        devices = range(len(self.uses)) if drawn else ()
-        if any(len(set(bytes_over_time(self.timeline, row)[1].tolist())) > 2 for row in devices):
-            found["memory.png"] = self.memory_figure()
-        return found
 
 
 AnyView = View[Any, Any, Any]
