@@ -38,7 +38,7 @@ def solvers_command(problem: str | None = None, *, constraints: bool = False, as
 
     if constraints:
         return print_rows(constraint_table(_kind(problem)), "problem", "solver", "honoured", "refused", as_json=as_json)
-    columns = ("problem", "name", "kind", "proves", "features", "install", "about")
+    columns = ("problem", "name", "proves", "install", "about")
     return print_rows(list_solvers(_kind(problem)), *columns, as_json=as_json)
 
 
@@ -46,7 +46,7 @@ def formulations_command(problem: str | None = None, *, as_json: bool = False) -
     """List the formulations: who solves them, the words for rows of your own, and where they come from."""
     from opweave.solvers.engines.registration import list_formulations
 
-    columns = ("problem", "name", "default", "available", "handles", "requires", "about", "source")
+    columns = ("problem", "name", "default", "available", "handles", "source")
     return print_rows(list_formulations(_kind(problem)), *columns, as_json=as_json)
 
 

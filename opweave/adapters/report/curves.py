@@ -70,21 +70,23 @@ def curves_figure(curves: Sequence[Curve], *, steps: bool) -> tuple[Figure, Axes
     """
     figure, axes = new_figure(9.0, 5.2)
     for number, curve in enumerate(curves):
-        depth, style = number % 3, STYLES[number // len(LINES) % len(STYLES)]
+        depth, turn = number % 3, number // len(LINES) % len(STYLES)
         line: dict[str, Any] = {"color": LINES[number % len(LINES)], "zorder": 2.0 + depth / 10}
         line["drawstyle"] = "steps-post" if steps else "default"
-        axes.plot(*_columns(curve.seen), linestyle=DASHED, linewidth=1.4, **line)
+        axes.plot(*_columns(curve.seen), linestyle=(0.0, (5.0 + 4.0 * turn, 3.0)), linewidth=1.4, **line)
         line |= {"marker": MARKERS[number % len(MARKERS)], "markersize": 8 - 2 * depth}
         label = safe_text(plain(curve.label))
-        line |= {"linestyle": style, "linewidth": (3.2, 2.2, 1.2)[depth], "label": label}
+        line |= {"linestyle": STYLES[turn], "linewidth": (3.2, 2.2, 1.2)[depth], "label": label}
         axes.plot(*_columns(curve.plans), markevery=[-1] if steps else None, **line)
         foot = {"transform": axes.get_xaxis_transform(), "color": line["color"], "marker": "x", "linestyle": ""}
-        axes.plot(curve.refuted, [0.03] * len(curve.refuted), **foot)
+        if curve.refuted:
+            axes.plot(curve.refuted, [0.03] * len(curve.refuted), **foot)
     if any(curve.seen for curve in curves):
         axes.plot([], [], linestyle=DASHED, color="#333333", label="dashed: no plan is better")
     if any(curve.refuted for curve in curves):
         axes.plot([], [], linestyle="", marker="x", color="#333333", label="proved: no plan")
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9.5)
+    if curves:
+        figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9.5)
     return figure, axes
 
 

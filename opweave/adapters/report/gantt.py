@@ -198,7 +198,7 @@ def _legend(timeline: Timeline) -> list[Artist]:
     return [Patch(color=colour, label=meaning) for colour, meaning in meanings.items()]
 
 
-def _marks(axes: Axes, timeline: Timeline, bound: float | None, scale: float) -> list[Artist]:
+def _marks(axes: Axes, timeline: Timeline, bound: float | None, scale: float) -> Sequence[Artist]:
     """Draw the last end and its lower bound, or when each result is ready; return their entries of the legend."""
     acts = timeline.activities
     style: dict[str, Any] = {"color": BOUND, "linestyle": DASHED, "linewidth": 1.2}
@@ -211,4 +211,4 @@ def _marks(axes: Axes, timeline: Timeline, bound: float | None, scale: float) ->
     if bound is not None and bound > 0:
         words = f"lower bound: no plan ends before {precise_seconds(bound)}"
         found.append(axes.axvline(bound / scale, label=words, zorder=6, **style))
-    return [*found]
+    return found

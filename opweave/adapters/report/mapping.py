@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from opweave.adapters.report.view import Row, View
 from opweave.adapters.report.workbench.data import Panel
@@ -158,7 +159,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
         """Who computes which part of every operator, and what the parts wait for."""
         index, steps = self.problem.graph.operator_index, self.details.steps
         devices = [device.name for device in self.problem.cluster.devices]
-        columns = {
+        columns: dict[str, Sequence[Any]] = {
             "operators": [index[step.operator] for step in steps],
             "shares": [[round(step.shares.get(name, 0.0), 5) for name in devices] for step in steps],
             "words": [step.dimension for step in steps],

@@ -293,6 +293,6 @@ def _round(low: float, high: float, count: int, unit: str) -> Iterator[float]:
     from matplotlib.ticker import MaxNLocator
 
     factor, _ = unit_of(max(abs(low), abs(high)), unit)
-    for tick in MaxNLocator(count, steps=[1, 2, 5, 10]).tick_values(low / factor, high / factor).tolist():
+    for tick in MaxNLocator(count, steps=[1, 2, 5, 10]).tick_values(low / factor, high / factor):
         if low <= tick * factor <= high:
-            yield tick * factor
+            yield float(tick * factor)
