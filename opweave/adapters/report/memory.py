@@ -99,7 +99,9 @@ class MemoryLayoutView(View[MemoryLayout, Layout, LayoutDetails]):
 
     def exports(self) -> Mapping[str, object]:
         """Offsets for runtimes, as plain data."""
-        return exports_of(self.problem, self.solution)
+        home, plan = self.problem.pool_of, self.solution
+        places = {each.id: (home(plan, each.id) or "", plan.offset[each.id]) for each in self.problem.lifetimes}
+        return exports_of(self.problem, places)
 
     def goal(self) -> str:
         """What the offsets need."""

@@ -17,18 +17,12 @@ from opweave.problems.solution import Answer, solution_of
 _UNFIT = re.compile(r"[^0-9A-Za-z]+")
 
 
-def exports_of(problem: MemoryLayout, layout: Layout) -> Mapping[str, object]:
+def exports_of(problem: MemoryLayout, places: Mapping[str, tuple[str, int]]) -> Mapping[str, object]:
     """What a report writes beside the plan, by file name: the bytes of every pool, and offsets by pool and storage."""
     offsets: dict[str, dict[str, int]] = {pool.name: {} for pool in problem.pools}
-    places = _places(problem, layout)
     for storage, (pool, offset) in places.items():
         offsets[pool][storage] = offset
     return {"offsets.json": {"bytes": _reserved(problem, places), "offsets": offsets}}
-
-
-def _places(problem: MemoryLayout, layout: Layout) -> Mapping[str, tuple[str, int]]:
-    """Pool and offset of every storage."""
-    return {each.id: (problem.pool_of(layout, each.id) or "", layout.offset[each.id]) for each in problem.lifetimes}
 
 
 def _reserved(problem: MemoryLayout, places: Mapping[str, tuple[str, int]]) -> dict[str, int]:
@@ -75,7 +69,8 @@ def c_header(problem: MemoryLayout, layout: Layout | Answer[Layout], *, prefix: 
     #endif /* OPWEAVE_LAYOUT_H */
     <BLANKLINE>
     """
-    places = _places(problem, solution_of(layout, Layout))
+    plan = solution_of(layout, Layout)
+    places = {each.id: (problem.pool_of(plan, each.id) or "", plan.offset[each.id]) for each in problem.lifetimes}
     names, taken = [*(pool.name for pool in problem.pools), *(each.id for each in problem.lifetimes)], UniqueNames()
     words = [taken.take(_word(f"{prefix}_{name or 'X'}")) for name in names]
     count = len(problem.lifetimes)

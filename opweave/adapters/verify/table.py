@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from opweave.adapters.report.tables import facts_table, section_table
-from opweave.adapters.report.timeline_tables import Columns, Section, section_of
+from opweave.adapters.report.timeline_tables import Section
 from opweave.adapters.report.view import Row
 from opweave.adapters.verify.report import MemoryCheck, OperatorTime, RunCost, Verification
-from opweave.problems.units import exact_bytes, precise_seconds, readable, readable_share
+from opweave.problems.units import exact_bytes, precise_seconds, readable_share
 
 SHOWN_OPERATORS = 10
 
@@ -63,12 +63,9 @@ def _memory_rows(memory: MemoryCheck) -> list[Row]:
 
 def _cost_rows(default: RunCost, planned: RunCost) -> list[Row]:
     """What the user gains or pays, each measured in a fresh process."""
+    times = f"{precise_seconds(planned.seconds)} planned, {precise_seconds(default.seconds)} by default"
     rows = [
-        (
-            "processor time of a run",
-            f"{precise_seconds(planned.seconds)} planned, {precise_seconds(default.seconds)} by default "
-            f"({planned.seconds / max(default.seconds, 1e-9) - 1:+.1%})",
-        ),
+        ("processor time of a run", f"{times} ({planned.seconds / max(default.seconds, 1e-9) - 1:+.1%})"),
         ("peak of the process", _both(planned.process_bytes, default.process_bytes)),
     ]
     if default.arena_bytes is not None and planned.arena_bytes is not None:
@@ -82,18 +79,14 @@ def _both(planned: int, default: int) -> str:
 
 def _slowest(times: Sequence[OperatorTime]) -> Section:
     total = sum(time.measured for time in times)
-    known = all(time.predicted is not None for time in times)
-    whole = OperatorTime(
-        operator=f"all {len(times):,} operators",
-        measured=total,
-        predicted=sum(time.predicted or 0.0 for time in times) if known else None,
-    )
-    columns: Columns = {
-        "operator": lambda time: time.operator,
-        "measured": lambda time: precise_seconds(time.measured),
-        "share": lambda time: readable_share(time.measured / total if total else None),
-        "predicted": lambda time: readable(time.predicted, "seconds"),
-        "measured / predicted": lambda time: f"{time.measured / time.predicted:.2f}" if time.predicted else "-",
-    }
+    promised = [time.predicted for time in times if time.predicted is not None]
+
+    def row(name: str, measured: float, predicted: float | None) -> Sequence[str]:
+        share = readable_share(measured / total if total else None)
+        foretold = "-" if predicted is None else precise_seconds(predicted)
+        return name, precise_seconds(measured), share, foretold, f"{measured / predicted:.2f}" if predicted else "-"
+
     slowest = sorted(times, key=lambda time: -time.measured)[:SHOWN_OPERATORS]
-    return section_of("Slowest operators", [*slowest, whole], columns)
+    rows = [row(time.operator, time.measured, time.predicted) for time in slowest]
+    rows.append(row(f"all {len(times):,} operators", total, sum(promised) if len(promised) == len(times) else None))
+    return Section("Slowest operators", ("operator", "measured", "share", "predicted", "measured / predicted"), rows)
