@@ -235,7 +235,7 @@ class Rows(tuple[RowT_co, ...]):
     def __repr__(self) -> str:
         if not self:
             return "(no rows)"
-        lines = self._cells()
+        lines = self.cells()
         needed = [max(map(len, column)) for column in zip(*lines, strict=True)]
         room = shutil.get_terminal_size((120, 24)).columns - 2 * (len(needed) - 1)
         most = next((most for most in range(WIDE, NARROW, -1) if sum(min(most, n) for n in needed) <= room), NARROW)
@@ -248,7 +248,7 @@ class Rows(tuple[RowT_co, ...]):
             return "<p>(no rows)</p>"
         head, *rows = (
             "".join(f'<{tag} style="text-align: left">{html.escape(cell)}</{tag}>' for cell in line)
-            for tag, line in zip(("th", *("td" for _ in self)), self._cells(), strict=True)
+            for tag, line in zip(("th", *("td" for _ in self)), self.cells(), strict=True)
         )
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -257,10 +257,10 @@ class Rows(tuple[RowT_co, ...]):
         """The rows as a pandas table; needs pandas (``pip install pandas``)."""
         return data_frame([_values(row) for row in self])
 
-    def _cells(self) -> list[list[str]]:
-        """Names of the columns in which any row has something, and the rows as text."""
+    def cells(self, *columns: str) -> list[list[str]]:
+        """Names of the columns (by default those that are printed) in which any row has something; the rows as text."""
         values = [_values(row) for row in self]
-        shown = getattr(self[0], "columns", tuple(values[0]))
+        shown = columns or (getattr(self[0], "columns", tuple(values[0])) if self else ())
         names = [name for name in shown if any(_text(row[name]) != "-" for row in values)]
         return [names, *([_text(row[name]) for name in names] for row in values)]
 

@@ -33,28 +33,21 @@ ENGINE, ENGINE_SECONDS, PLAN_SECONDS = "highs", 6.0, 60.0
 
 def solvers_command(problem: str | None = None, *, constraints: bool = False, as_json: bool = False) -> int:
     """List the solvers: what they prove, which constraints they honour, and how to install missing packages."""
-    from opweave.adapters.report.tables import constraints_table, solvers_table
     from opweave.solvers.constraint_table import constraint_table
     from opweave.solvers.registry import list_solvers
 
-    kind = _kind(problem)
     if constraints:
-        honoured = constraint_table(kind)
-        print_rows(honoured, constraints_table(honoured), as_json=as_json)
-        return VERIFIED
-    rows = list_solvers(kind)
-    print_rows(rows, solvers_table(rows), as_json=as_json)
-    return VERIFIED
+        return print_rows(constraint_table(_kind(problem)), "problem", "solver", "honoured", "refused", as_json=as_json)
+    columns = ("problem", "name", "proves", "install", "about")
+    return print_rows(list_solvers(_kind(problem)), *columns, as_json=as_json)
 
 
 def formulations_command(problem: str | None = None, *, as_json: bool = False) -> int:
     """List the formulations: who solves them, the words for rows of your own, and where they come from."""
-    from opweave.adapters.report.tables import formulations_table
     from opweave.solvers.engines.registration import list_formulations
 
-    rows = list_formulations(_kind(problem))
-    print_rows(rows, formulations_table(rows), as_json=as_json)
-    return VERIFIED
+    columns = ("problem", "name", "default", "available", "handles", "source")
+    return print_rows(list_formulations(_kind(problem)), *columns, as_json=as_json)
 
 
 def _kind(problem: str | None) -> str | None:

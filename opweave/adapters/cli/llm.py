@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, note, say, tell
 from opweave.adapters.cli.settings import Settings, with_settings
 from opweave.adapters.error_messages import plain, validated
 from opweave.adapters.files import write_text
-from opweave.adapters.report.view import Row, Section
+from opweave.adapters.report.timeline_tables import Columns, Section, section_of
+from opweave.adapters.report.view import Row
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
@@ -214,12 +214,14 @@ def _splits(problem: Placement, result: Result[Schedule]) -> Section:
     """The simple splits beside the plan."""
     from opweave.solvers.language.baselines import other_splits
 
-    rows: list[Sequence[str]] = []
-    for split in other_splits(problem):
-        seconds = "-" if split.seconds is None else precise_seconds(split.seconds)
-        times = f"{split.seconds / result.objective:.2f}" if split.seconds and result.objective else "-"
-        rows.append((split.name, seconds, times, split.reason or ""))
-    return Section("Other splits", ("split", "seconds", "times the plan", "why not"), rows)
+    best = result.objective
+    columns: Columns = {
+        "split": lambda split: split.name,
+        "seconds": lambda split: readable(split.seconds, "seconds"),
+        "times the plan": lambda split: f"{split.seconds / best:.2f}" if split.seconds and best else "-",
+        "why not": lambda split: split.reason or "",
+    }
+    return section_of("Other splits", other_splits(problem), columns)
 
 
 def _runtimes(question: Question, schedule: Schedule) -> dict[str, Any]:

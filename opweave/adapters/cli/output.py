@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -17,9 +17,9 @@ from opweave.adapters.load import AnyProblem, save
 from opweave.adapters.report.views import view_of
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
     from pydantic import BaseModel
-    from rich.table import Table
+
+    from opweave.problems.shown import Rows
 
 VERIFIED, NOTHING_FOUND = 0, 1
 """Exit statuses of commands that look for a plan."""
@@ -71,16 +71,16 @@ def say(console: Console, text: str) -> None:
         console.print(plain(line), markup=False, highlight=False)
 
 
-def print_rows(rows: Sequence[DataclassInstance], table: Table, *, as_json: bool) -> None:
-    """Print a table, or its rows as a JSON list of objects."""
+def print_rows(rows: Rows[Any], *columns: str, as_json: bool) -> int:
+    """Print some columns of rows, or the rows as a JSON list of objects; return the exit status."""
+    from opweave.adapters.report.tables import rows_table
+
     if as_json:
-        typer.echo(json.dumps([_fields(row) for row in rows], default=_plain))
+        records = [{each.name: getattr(row, each.name) for each in fields(row)} for row in rows]
+        typer.echo(json.dumps(records, default=_plain))
     else:
-        stdout().print(table)
-
-
-def _fields(row: DataclassInstance) -> dict[str, object]:
-    return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+        stdout().print(rows_table(rows, *columns))
+    return VERIFIED
 
 
 def _plain(value: object) -> object:

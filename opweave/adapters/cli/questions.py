@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from opweave.adapters.report.questions import Answered
 
 
+ASKED = ("solver", "time_limit", "gap", "seed", "threads", "formulation", "option", "output", "as_json")
+"""The settings of questions that solve several times."""
+
 AXES = ("memory", "bandwidth", "latency", "devices", "batch", "stages", "limit")
 """The axes of a sweep that have an option."""
 
@@ -65,10 +68,10 @@ def _typed(given: dict[str, Any]) -> dict[str, str]:
 _OPTIONS = [
     inspect.Parameter(axis, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=str | None) for axis in AXES
 ]
-sweep_command = with_settings()(with_options(_sweep, "grid", _OPTIONS, _typed))
+sweep_command = with_settings(*ASKED)(with_options(_sweep, "grid", _OPTIONS, _typed))
 
 
-@with_settings()
+@with_settings(*ASKED)
 def pareto_command(
     spec: Path,
     measures: list[str],
@@ -142,7 +145,7 @@ def _answered(ask: Callable[..., Answered], steps: str, plot: Path | None, setti
     def write() -> Sequence[Path | None]:
         if plot is not None:
             found.plot(plot)
-        return plot, None if settings.report is None else found.report(settings.report)
+        return (plot,)
 
     tell(found, settings.output, show, write, as_json=settings.as_json)
     return VERIFIED if any(row.solution is not None for row in found.rows) else NOTHING_FOUND

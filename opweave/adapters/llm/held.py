@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from opweave.adapters.report.figures import LINES, entitle, new_panels, shortened
-from opweave.adapters.report.view import Section
+from opweave.adapters.report.timeline_tables import Section
 from opweave.problems.language.model import LanguageModel, Role
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Part, Workload, parts
@@ -181,7 +181,7 @@ EMPTY, RESERVED = "#E8E8E8", "#4A4A4A"
 def language_figure(found: Sequence[Holding], *, headline: str, subtitle: str) -> Figure:
     """Draw two bars for every device: its memory by what it holds, and its seconds by what it does."""
     height = 1.6 + 0.55 * max(2, len(found))
-    figure, panels = new_panels(11.0, height, [1.0, 1.0], stacked=False)
+    figure, panels = new_panels(11.0, height, columns=2)
     held = [dict(each.weights) | {"cache": each.cache} for each in found]
     full = [each.used + each.reserve if each.memory is None else each.memory for each in found]
     scale, unit = unit_of(max([*full, 1]), "bytes")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,62 +21,22 @@ if TYPE_CHECKING:
 
 # The palette of Okabe and Ito: its colours can be told apart with every common kind of colour blindness.
 BEST = "#0072B2"
-GIVEN = "#D55E00"
+GIVEN = CRITICAL = "#D55E00"
 BOUND = "#000000"
 MUTED = "#6E6E6E"
-CRITICAL = GIVEN
 SENT = "#56B4E9"
 
 LINES = (BEST, GIVEN, "#009E73", "#CC79A7", SENT, "#E69F00", MUTED)
-MARKERS = "osD^vP*X"
-STYLES: tuple[Literal["-", "-.", ":"], ...] = ("-", "-.", ":")
-DASHES = ((5.0, 3.0), (9.0, 3.0), (2.0, 2.0))
+DASHED = (0.0, (5.0, 3.0))
+"""The line of whatever is proved."""
 
 DOTS_PER_INCH = 150
 
 MOST_SHAPES = 3000
 """A vector picture has more shapes than this as one bitmap; otherwise it would take megabytes."""
 
-FORMATS = ("png", "svg", "pdf")
-
-
-class Look(NamedTuple):
-    """How a curve is drawn.
-
-    ``dashes`` belong to the curve's bound, ``size`` is the size of its markers, and ``order`` is its place in depth.
-    Curves have three widths. Thin ones are drawn in front of thick ones.
-    """
-
-    colour: str
-    marker: str
-    style: Literal["-", "-.", ":"]
-    dashes: tuple[float, tuple[float, float]]
-    width: float
-    size: float
-    order: float
-
-
-def look_of(number: int) -> Look:
-    """Choose a look that differs from all others and stays visible where the curve coincides with another.
-
-    Colours repeat after seven curves, with another line style, other markers and another width.
-
-    Examples
-    --------
-    >>> first, eighth = look_of(0), look_of(7)
-    >>> first.colour == eighth.colour, first.style, eighth.style, first.width > eighth.width
-    (True, '-', '-.', True)
-    """
-    turn, depth = number // len(LINES) % len(STYLES), number % 3
-    return Look(
-        colour=LINES[number % len(LINES)],
-        marker=MARKERS[number % len(MARKERS)],
-        style=STYLES[turn],
-        dashes=(0.0, DASHES[turn]),
-        width=(4.0, 2.4, 1.2)[depth],
-        size=(10.0, 7.0, 4.5)[depth],
-        order=2.0 + depth / 10,
-    )
+FORMATS: Mapping[str, dict[str, Any]] = {"png": {"Software": "opweave"}, "svg": {"Date": None}, "pdf": {}}
+"""What the files of each format say of their making."""
 
 
 def new_figure(width: float = 10.0, height: float = 5.0) -> tuple[Figure, Axes]:
@@ -87,23 +47,19 @@ def new_figure(width: float = 10.0, height: float = 5.0) -> tuple[Figure, Axes]:
     width, height
         Inches.
     """
-    figure, (axes,) = new_panels(width, height, (1.0,))
+    figure, (axes,) = new_panels(width, height)
     return figure, axes
 
 
-def new_panels(
-    width: float, height: float, shares: Sequence[float], *, stacked: bool = False
-) -> tuple[Figure, list[Axes]]:
+def new_panels(width: float, height: float, *, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """Make a figure with several sets of axes in the common style; see :func:`new_figure`.
 
     Parameters
     ----------
     width, height
         Inches.
-    shares
-        How the width is divided among the axes; if they are stacked, the height.
-    stacked
-        Whether the axes lie one above the other instead of side by side.
+    rows, columns
+        How many axes lie one above the other, and side by side.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -111,11 +67,7 @@ def new_panels(
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     setattr(figure, "_repr_png_", partial(png, figure))  # noqa: B010  notebooks show it without pyplot
-    if stacked:
-        grid = figure.add_gridspec(len(shares), 1, height_ratios=list(shares))
-    else:
-        grid = figure.add_gridspec(1, len(shares), width_ratios=list(shares))
-    panels = [figure.add_subplot(grid[place]) for place in range(len(shares))]
+    panels: list[Axes] = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for axes in panels:
         _style(axes)
     return figure, panels
@@ -171,21 +123,19 @@ def boxes_of(axes: Axes, boxes: FloatArray, **style: Any) -> None:
     axes.add_collection(drawn)
 
 
-def png(figure: Figure) -> bytes:
-    """Render a figure as PNG."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": "opweave"})
-    return buffer.getvalue()
-
-
-def svg(figure: Figure) -> bytes:
-    """Render a figure as SVG, the same bytes each time."""
+def rendered(figure: Figure, kind: str) -> bytes:
+    """Render a figure as "png", "svg" or "pdf", the same bytes each time."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "opweave"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        figure.savefig(buffer, format=kind, metadata=FORMATS[kind])
     return buffer.getvalue()
+
+
+def png(figure: Figure) -> bytes:
+    """Render a figure as PNG."""
+    return rendered(figure, "png")
 
 
 def save_figure(figure: Figure, path: PathLike) -> None:
@@ -199,9 +149,4 @@ def save_figure(figure: Figure, path: PathLike) -> None:
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise InvalidInputError(f"{plain(str(path))}: a picture's name ends in .png, .svg or .pdf")
-    if kind in ("png", "svg"):
-        write_bytes(path, png(figure) if kind == "png" else svg(figure))
-        return
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind)
-    write_bytes(path, buffer.getvalue())
+    write_bytes(path, rendered(figure, kind))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import Any
 
 from opweave.adapters.report.view import Row, View
-from opweave.adapters.report.workbench.data import Panel, Parts
+from opweave.adapters.report.workbench.data import Panel
 from opweave.adapters.runtimes.plan_exports import device_map
-from opweave.formulations.batched_mapping.instance import shortage as batched_shortage
-from opweave.formulations.placement.instance import shortage as placement_shortage
-from opweave.formulations.slicing.shortage import shortage as slicing_shortage
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.measures import throughput
 from opweave.problems.placement.spec import Placement, PlacementDetails, Schedule
@@ -25,14 +22,7 @@ from opweave.problems.words import counted
 class PlacementView(View[Placement, Schedule, PlacementDetails]):
     """The makespan, the gain against one device, and the work of every device."""
 
-    word: ClassVar[str] = "placement"
     problem_type = Placement
-    baseline: ClassVar[str | None] = "one_device"
-    noun: ClassVar[str] = "placement"
-    better: ClassVar[str] = "shorter"
-    shortage = staticmethod(placement_shortage)
-    plan_file: ClassVar[str] = "schedule.json"
-    figure_file: ClassVar[str] = "schedule.png"
 
     def exports(self) -> Mapping[str, object]:
         """Add the device map."""
@@ -42,14 +32,7 @@ class PlacementView(View[Placement, Schedule, PlacementDetails]):
 class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
     """Which inputs run where and when, and the throughput."""
 
-    word: ClassVar[str] = "batched"
     problem_type = BatchedMapping
-    baseline: ClassVar[str | None] = "best_device"
-    noun: ClassVar[str] = "mapping"
-    better: ClassVar[str] = "shorter"
-    shortage = staticmethod(batched_shortage)
-    plan_file: ClassVar[str] = "batches.json"
-    figure_file: ClassVar[str] = "batches.png"
 
     def rows(self) -> list[Row]:
         """Add the inputs, the best single device, the gain against it, and the upper bound of the throughput."""
@@ -122,14 +105,7 @@ def spans(inputs: Sequence[int]) -> str:
 class SlicingView(View[Slicing, Slices, SlicingDetails]):
     """The latency, the gain against one device, and which device computes which part of every operator."""
 
-    word: ClassVar[str] = "slicing"
     problem_type = Slicing
-    baseline: ClassVar[str | None] = "one_device"
-    subject: ClassVar[str] = "One input"
-    better: ClassVar[str] = "faster"
-    shortage = staticmethod(slicing_shortage)
-    plan_file: ClassVar[str] = "slices.json"
-    figure_file: ClassVar[str] = "slices.png"
 
     def rows(self) -> list[Row]:
         """Add how many operators cannot be cut."""
@@ -183,14 +159,12 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
         """Who computes which part of every operator, and what the parts wait for."""
         index, steps = self.problem.graph.operator_index, self.details.steps
         devices = [device.name for device in self.problem.cluster.devices]
-        return [
-            Parts(
-                title="Slices",
-                about="One row for each operator, in running order: its parts by device, and its time.",
-                operators=[index[step.operator] for step in steps],
-                shares=[[round(step.shares.get(name, 0.0), 5) for name in devices] for step in steps],
-                words=[step.dimension for step in steps],
-                waits=[self._wait(step) for step in steps],
-                works=[step.compute_seconds[step.slowest] for step in steps],
-            )
-        ]
+        columns: dict[str, Sequence[Any]] = {
+            "operators": [index[step.operator] for step in steps],
+            "shares": [[round(step.shares.get(name, 0.0), 5) for name in devices] for step in steps],
+            "words": [step.dimension for step in steps],
+            "waits": list(map(self._wait, steps)),
+            "works": [step.compute_seconds[step.slowest] for step in steps],
+        }
+        about = "One row for each operator, in running order: its parts by device, and its time."
+        return [Panel("Slices", about, columns=columns)]

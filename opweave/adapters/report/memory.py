@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import ClassVar
 
 from opweave.adapters.report.memory_figures import Before
-from opweave.adapters.report.timeline_tables import Limits
-from opweave.adapters.report.view import Row, Section, View, exact
+from opweave.adapters.report.timeline_tables import Columns, Limits, Section, section_of
+from opweave.adapters.report.view import Row, View, exact
 from opweave.adapters.runtimes.layout_exports import exports_of
 from opweave.problems.measures import peak_bytes, total_bytes
 from opweave.problems.memory_layout.spec import Layout, LayoutDetails, MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering, given_order
-from opweave.problems.units import precise_seconds, readable_bytes, readable_share
+from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_share
 from opweave.problems.words import counted
 
 
 class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):
     """The peak, where it is, and the saving against the given order."""
 
-    word: ClassVar[str] = "ordering"
     problem_type = MemoryOrdering
-    noun: ClassVar[str] = "order"
-    better: ClassVar[str] = "less"
-    verb: ClassVar[tuple[str, str]] = ("needs", "need")
-    plan_file: ClassVar[str] = "order.json"
-    figure_file: ClassVar[str] = "memory.png"
 
     @cached_property
     def reference(self) -> Before:
@@ -59,32 +52,11 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):
         if self.gain is not None and self.gain > 1:
             yield from super().comparison()
 
-    def plan(self) -> dict[str, object]:
-        """Write every step with the bytes that are live while it runs and after it."""
-        kinds, profile = {op.id: op.kind for op in self.problem.graph.operators}, self.details
-        steps = zip(self.solution.order, profile.stable, profile.transient, strict=True)
-        return {
-            "model": self.problem.graph.name,
-            "assumptions": self.problem.assumptions(),
-            **profile.model_dump(mode="json", exclude={"stable", "transient"}),
-            "order": list(self.solution.order),
-            "steps": [
-                {"operator": name, "kind": kinds[name], "stable_bytes": stable, "transient_bytes": transient}
-                for name, stable, transient in steps
-            ],
-        }
-
 
 class MemoryLayoutView(View[MemoryLayout, Layout, LayoutDetails]):
     """The arena, the live peak and the pools."""
 
-    word: ClassVar[str] = "layout"
     problem_type = MemoryLayout
-    subject: ClassVar[str] = "The layout"
-    noun: ClassVar[str] = "layout"
-    better: ClassVar[str] = "smaller"
-    plan_file: ClassVar[str] = "layout.json"
-    figure_file: ClassVar[str] = "layout.png"
 
     def rows(self) -> list[Row]:
         """Add the live peak and what lies above it."""
@@ -115,34 +87,21 @@ class MemoryLayoutView(View[MemoryLayout, Layout, LayoutDetails]):
         """The pools, if there are several."""
         if self.result.solution is None or len(self.problem.pools) < 2:
             return []
-        rows: list[Sequence[str]] = []
-        for pool, use in zip(self.problem.pools, self.details.pools, strict=True):
-            size = "no limit" if pool.bytes is None else readable_bytes(pool.bytes)
-            cells = (readable_bytes(use.bytes), size, readable_bytes(use.live_peak), f"{use.storages:,}")
-            rows.append((pool.name, *cells, precise_seconds(use.traffic_seconds)))
-        return [Section("Pools", ("pool", "reserved", "of", "live peak", "storages", "traffic"), rows)]
-
-    def plan(self) -> dict[str, object]:
-        """Write the address of every storage."""
-        offsets, steps = self._offsets(), []
-        for each in self.problem.lifetimes:
-            pool, offset = offsets[each.id]
-            stands = {"storage": each.id, "pool": pool, "offset": offset}
-            steps.append(stands | {"bytes": each.bytes, "begin": each.begin, "end": each.end})
-        return {
-            "model": self.problem.graph.name,
-            "assumptions": self.problem.assumptions(),
-            **self.details.model_dump(mode="json", include={"arena_bytes", "live_peak", "pools"}),
-            "steps": steps,
+        columns: Columns = {
+            "pool": lambda use: use.name,
+            "reserved": lambda use: readable_bytes(use.bytes),
+            "of": lambda use: readable(self.limits[use.name], "bytes"),
+            "live peak": lambda use: readable_bytes(use.live_peak),
+            "storages": lambda use: f"{use.storages:,}",
+            "traffic": lambda use: precise_seconds(use.traffic_seconds),
         }
-
-    def _offsets(self) -> Mapping[str, tuple[str, int]]:
-        pools = {each.id: self.problem.pool_of(self.solution, each.id) or "" for each in self.problem.lifetimes}
-        return {name: (pool, self.solution.offset[name]) for name, pool in pools.items()}
+        return [section_of("Pools", self.details.pools, columns)]
 
     def exports(self) -> Mapping[str, object]:
         """Offsets for runtimes, as plain data."""
-        return exports_of(self.problem, self._offsets())
+        home, plan = self.problem.pool_of, self.solution
+        places = {each.id: (home(plan, each.id) or "", plan.offset[each.id]) for each in self.problem.lifetimes}
+        return exports_of(self.problem, places)
 
     def goal(self) -> str:
         """What the offsets need."""

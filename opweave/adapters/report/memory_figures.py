@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from opweave.adapters.report.figures import (
     BEST,
     BOUND,
-    DASHES,
+    DASHED,
     GIVEN,
     LINES,
     MUTED,
@@ -19,7 +20,6 @@ from opweave.adapters.report.figures import (
     new_panels,
     shortened,
 )
-from opweave.adapters.report.timeline_tables import Limits
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_over_time
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from opweave.adapters.report.view import AnyView
+
 HEADROOM = 1.3
 """Height of the picture relative to the highest peak; the space above the curves is for labels."""
 
@@ -38,12 +40,6 @@ DRAWN_STEPS = 4000
 
 DRAWN_DEVICES = 8
 """Only the fullest devices are drawn."""
-
-FADED = {BEST: 0.25, GIVEN: 0.1, BOUND: 0.0}
-"""How strongly a curve of a colour is filled."""
-
-MOST_NAMED = 40
-"""Rectangles that are large enough are named, up to this number on each device."""
 
 
 class Before(NamedTuple):
@@ -57,70 +53,47 @@ class Before(NamedTuple):
 class Curve(NamedTuple):
     """What a device holds: ``bytes[k]`` from ``edges[k]`` to ``edges[k + 1]``; ``peak`` says how much, at most."""
 
-    label: str
     colour: str
     edges: FloatArray
     bytes: IntArray
     peak: str
 
 
-def memory_figure(
-    graph: OpGraph,
-    best: Timeline,
-    *,
-    before: Before | None = None,
-    noun: str = "plan",
-    bound: float | None = None,
-    limits: Limits,
-    headline: str,
-    subtitle: str,
-) -> Figure:
-    """Draw the bytes that devices hold, over time or over steps; if storages have addresses, where they stand.
+def memory_figure(view: AnyView) -> Figure:
+    """Draw the bytes that devices hold at each step, beside the order that it is compared with.
 
-    Parameters
-    ----------
-    graph
-        The graph that the timelines' names refer to.
-    best, before
-        What happens, and what would happen in the solution that it is compared with.
-    noun
-        The word for the plan.
-    bound
-        Proved lower bound in bytes; None if there is none, or if it bounds something else.
-    limits
-        Bytes that each device may hold.
-    headline, subtitle
-        The title, and the line under it.
+    If storages have addresses, draw where they stand.
     """
+    graph, best, before = view.problem.graph, view.timeline, view.before()
+    bound = view.result.bound if view.problem.unit == "bytes" else None
     devices = [row for row, each in enumerate(best.resources) if each.kind == "device"]
-    curves = {row: _curves(graph, best, before, row, noun) for row in devices}
+    curves = {row: list(_curves(graph, best, before, row)) for row in devices}
     tops = {row: max([_arena(best, row), *(int(each.bytes.max(initial=0)) for each in curves[row])]) for row in devices}
     shown = sorted(sorted(devices, key=lambda row: -tops[row])[:DRAWN_DEVICES])
     shown = [row for row in shown if tops[row]] or shown[:1]
-    height = 5.0 if len(shown) == 1 else 1.3 + 2.0 * len(shown)
-    figure, panels = new_panels(10.0, height, [1.0] * len(shown), stacked=True)
+    figure, panels = new_panels(10.0, 5.0 if len(shown) == 1 else 1.3 + 2.0 * len(shown), rows=len(shown))
     scale, unit = unit_of(max(tops.values()), "bytes")
-    what = "live memory" if best.lifetimes.offset is None else "address"
-    drawn = [curve for row in shown for curve in curves[row]]
-    span = min(curve.edges[0] for curve in drawn), max(curve.edges[-1] for curve in drawn)
+    span = np.asarray([curve.edges[[0, -1]] for row in shown for curve in curves[row]])
     for axes, row in zip(panels, shown, strict=True):
-        axes.set_xlim(*span)
         name = best.resources[row].name
-        axes.set_ylim(0, HEADROOM * max(tops[row], 1) / scale)
+        axes.set(xlim=(span.min(), span.max()), ylim=(0, HEADROOM * max(tops[row], 1) / scale))
         _draw_addresses(axes, best, row, scale)
         _draw_curves(axes, curves[row], scale)
+        what = "live memory" if best.lifetimes.offset is None else "address"
         axes.set_ylabel(f"{shortened(name, 22)}\n({unit})" if len(shown) > 1 else f"{what} ({unit})", fontsize=11)
-        _line(axes, limits.get(name), scale, "what the device may hold", color=MUTED, linestyle=":")
+        _line(axes, view.limits.get(name), scale, "what the device may hold", color=MUTED, linestyle=":")
         if len(devices) == 1 and bound is not None:
-            text = f"lower bound: no {noun} needs less than {readable_bytes(bound)}"
-            _line(axes, bound, scale, text, color=BOUND, linestyle=(0, DASHES[0]))
-        _dress_time(axes, best, last=axes is panels[-1])
-    entitle(panels[0], headline, subtitle)
+            words = f"lower bound: no {view.noun} needs less than {readable_bytes(bound)}"
+            _line(axes, bound, scale, words, color=BOUND, linestyle=DASHED)
+    words = (
+        "step (one operator each)" if best.lifetimes.offset is None else "time (steps, or the unit of the lifetimes)"
+    )
+    panels[-1].set_xlabel(words, fontsize=11)
+    entitle(panels[0], view.headline(), view.subtitle())
     named = [axes.get_legend_handles_labels() for axes in panels]
     handles = {label: handle for some in named for handle, label in zip(*some, strict=True)}
-    if len(handles) > 1:
-        look: dict[str, Any] = {"loc": "outside lower center", "ncols": 3, "frameon": False, "fontsize": 10}
-        figure.legend(handles.values(), handles.keys(), **look)
+    look: dict[str, Any] = {"loc": "outside lower center", "ncols": 3, "frameon": False, "fontsize": 10}
+    figure.legend(handles.values(), handles.keys(), **look)
     return figure
 
 
@@ -131,20 +104,22 @@ def _arena(timeline: Timeline, row: int) -> int:
     return int(ends)
 
 
-def _curves(graph: OpGraph, best: Timeline, before: Before | None, row: int, noun: str) -> list[Curve]:
+def _curves(graph: OpGraph, best: Timeline, before: Before | None, row: int) -> Iterator[Curve]:
     """The best curve in front of the one that it is compared with, if they differ."""
     if best.lifetimes.offset is not None:
-        return [_curve(graph, best, row, "live bytes", "live peak", BOUND)]
-    if before is None:
-        return [_curve(graph, best, row, "held", "peak", BEST)]
-    after = _curve(graph, best, row, f"best {noun}", "best", BEST)
-    given = _curve(graph, before.timeline, row, before.name, before.name.split()[0], GIVEN)
-    if np.array_equal(given.bytes, after.bytes):
-        return [after._replace(label=f"{before.name}, and best found")]
-    return [given, after]
+        yield _curve(graph, best, row, "live peak", BOUND)
+    elif before is None:
+        yield _curve(graph, best, row, "peak", BEST)
+    else:
+        after = _curve(graph, best, row, "best", BEST)
+        given = _curve(graph, before.timeline, row, before.name.split()[0], GIVEN)
+        if np.array_equal(given.bytes, after.bytes):
+            yield _curve(graph, best, row, f"{before.name}, and best found", BEST)
+        else:
+            yield from (given, after)
 
 
-def _curve(graph: OpGraph, timeline: Timeline, row: int, label: str, word: str, colour: str) -> Curve:
+def _curve(graph: OpGraph, timeline: Timeline, row: int, word: str, colour: str) -> Curve:
     """What a device holds; the words at the peak name what runs there."""
     edges, held = _levels(timeline, row)
     acts, step = timeline.activities, int(held.argmax())
@@ -154,50 +129,35 @@ def _curve(graph: OpGraph, timeline: Timeline, row: int, label: str, word: str, 
     for what in acts.what[np.flatnonzero(there)[:1]].tolist():
         kind = graph.operators[what].kind if what < timeline.names.operators else ""
         peak += f" at {shortened(timeline.name(what), 40)}" + (f" ({shortened(kind, 40)})" if kind else "")
-    return Curve(label, colour, edges, held, peak)
+    return Curve(colour, edges, held, peak)
 
 
 def _levels(timeline: Timeline, row: int) -> tuple[FloatArray, IntArray]:
     """Moments, and the bytes that live between them."""
-    lives = timeline.lifetimes
-    mine = lives.resource == row
-    if lives.offset is None:
-        moments, held = bytes_over_time(timeline, row)
-        end = max(timeline.end, moments.max(initial=0.0)) if timeline.unit == "seconds" else len(moments)
-        return (np.append(moments, end), held) if len(held) else (np.arange(2.0), np.zeros(1, dtype=np.int64))
-    edges = np.unique(np.concatenate([[0.0, 1.0] * (not mine.any()), lives.begin[mine], lives.end[mine]]))
-    begun, ended = (np.searchsorted(edges, column[mine]) for column in (lives.begin, lives.end))
-    change = np.bincount(begun, lives.bytes[mine], len(edges)) - np.bincount(ended, lives.bytes[mine], len(edges))
-    return edges, np.cumsum(change)[:-1].astype(np.int64)
+    if timeline.lifetimes.offset is not None:  # nothing runs, and the moments are those of the storages
+        timeline = replace(timeline, unit="seconds")
+    moments, held = bytes_over_time(timeline, row)
+    end = max(timeline.end, moments.max(initial=0.0)) if timeline.unit == "seconds" else len(moments)
+    return (np.append(moments, end or 1.0), held) if len(held) else (np.arange(2.0), np.zeros(1, dtype=np.int64))
 
 
-def _draw_curves(axes: Axes, curves: Sequence[Curve], scale: float) -> None:
-    """Fill the curves, and label their peaks above them, in one row per curve."""
-    low, high = axes.get_xlim()
-    peaks = [int(curve.bytes.argmax()) for curve in curves]
-    spots = [(curve.edges[step] + curve.edges[step + 1]) / 2 for curve, step in zip(curves, peaks, strict=True)]
-    right = max(spots) < low + 0.6 * (high - low)
-    side = (max(spots) if right else min(spots)) + (0.02 if right else -0.02) * (high - low)
-    words: dict[str, Any] = {"ha": "left" if right else "right", "va": "center", "fontsize": 9.5, "fontweight": "bold"}
-    for number, (curve, step, x) in enumerate(zip(curves, peaks, spots, strict=True)):
-        edges, values, colour = curve.edges, curve.bytes / scale, curve.colour
-        y, place = values[step], (side, 0.95 - 0.07 * number)
+def _draw_curves(axes: Axes, curves: list[Curve], scale: float) -> None:
+    """Fill the curves, and say above them what their peaks are."""
+    for number, curve in enumerate(curves):
+        edges, values, colour, step = curve.edges, curve.bytes / scale, curve.colour, int(curve.bytes.argmax())
+        middle = (edges[step] + edges[step + 1]) / 2
+        axes.plot(middle, values[step], marker="o", color=colour, markeredgecolor="white", zorder=6)
         if len(values) > DRAWN_STEPS:  # keep the highest step of each group, so that no peak is lost
             groups = np.linspace(0, len(values), DRAWN_STEPS + 1).astype(np.int64)
             edges, values = edges[groups], np.maximum.reduceat(values, groups[:-1])
-        width = 1.6 if len(values) <= 400 and colour != BOUND else 1.0
-        axes.stairs(values, edges, color=colour, linewidth=width, label=curve.label, zorder=4)
-        axes.stairs(values, edges, color=colour, alpha=FADED[colour], fill=True, linewidth=0, zorder=2)
-        axes.plot([x], [y], marker="o", markersize=6, color=colour, markeredgecolor="white", zorder=6)
-        line = {"arrowstyle": "-", "color": colour, "relpos": (0 if right else 1, 0.5), "shrinkA": 0, "shrinkB": 3}
-        upwards = axes.get_xaxis_transform()
-        axes.annotate(
-            curve.peak, (x, y), xytext=place, textcoords=upwards, arrowprops=line, color=colour, zorder=7, **words
-        )
+        axes.stairs(values, edges, color=colour, linewidth=1.2, zorder=4)
+        axes.stairs(values, edges, color=colour, alpha=0.15 * (colour != BOUND), fill=True, linewidth=0, zorder=2)
+        words: dict[str, Any] = {"va": "top", "fontsize": 9.5, "fontweight": "bold", "zorder": 7}
+        axes.text(0.01, 0.97 - 0.08 * number, curve.peak, transform=axes.transAxes, color=colour, **words)
 
 
 def _draw_addresses(axes: Axes, timeline: Timeline, row: int, scale: float) -> None:
-    """Draw where storages stand; the largest ones that have room for it are named."""
+    """Draw where storages stand."""
     lives = timeline.lifetimes
     if lives.offset is None:
         return
@@ -209,28 +169,9 @@ def _draw_addresses(axes: Axes, timeline: Timeline, row: int, scale: float) -> N
     arena = _arena(timeline, row)
     label = f"arena: {readable_bytes(arena)}" if len(timeline.resources) == 1 else "reserved"
     _line(axes, arena, scale, label, color=BEST, linestyle="-")
-    span, tall = np.ptp(boxes[:, :2]) if len(boxes) else 1.0, axes.get_ylim()[1]
-    area = (boxes[:, 1] - boxes[:, 0]) * (high - low)
-    for each in np.argsort(-area, kind="stable")[:MOST_NAMED].tolist():
-        letters = int((boxes[each, 1] - boxes[each, 0]) / (span or 1.0) * 110)
-        if letters >= 3 and high[each] - low[each] > 0.03 * tall:
-            name = shortened(timeline.name(int(lives.storage[mine[each]])), letters)
-            middle = boxes[each, :2].mean(), boxes[each, 2:].mean()
-            axes.text(*middle, name, ha="center", va="center", fontsize=7, color="white", zorder=5, clip_on=True)
 
 
 def _line(axes: Axes, value: float | None, scale: float, label: str, **style: Any) -> None:
     """Draw a level, if it lies within the picture."""
     if value is not None and value / scale <= axes.get_ylim()[1]:
         axes.axhline(value / scale, linewidth=1.5, label=label, zorder=5, **style)
-
-
-def _dress_time(axes: Axes, timeline: Timeline, *, last: bool) -> None:
-    words = "step (one operator each)"
-    if timeline.lifetimes.offset is not None:
-        words = "time (steps, or the unit of the lifetimes)"
-    elif timeline.unit == "seconds":
-        scale, unit = unit_of(timeline.end, "seconds")
-        words = f"time ({unit})"
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x / scale:g}")
-    axes.set_xlabel(words if last else "", fontsize=11)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import io
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import PathLike, make_folder, write_bytes, write_text
-from opweave.adapters.load import save as save_json
 from opweave.adapters.report.html import table, text
 from opweave.adapters.report.progress_line import counted as progress_bar
 from opweave.adapters.report.tables import text_table
-from opweave.adapters.report.timeline_tables import Cells
 from opweave.problems.result import OptionValue, Status
 from opweave.problems.shown import Rows, data_frame
 from opweave.problems.units import readable, readable_seconds, readable_share
 from opweave.problems.words import counted
 from opweave.solvers.questions.answers import Answer, readable_value
 from opweave.solvers.questions.compare import Comparison
-from opweave.solvers.questions.conflict import Conflict, Mend
+from opweave.solvers.questions.conflict import Conflict
 from opweave.solvers.questions.pareto import Front
 from opweave.solvers.questions.sweep import Sweep
 from opweave.solvers.run import agree
@@ -38,15 +33,16 @@ Answered = Comparison | Sweep | Front
 VIEWS: dict[tuple[str, str], str] = {
     (name, verb): f"{__name__}:{verb}"
     for name in ("Comparison", "Sweep", "Front")
-    for verb in ("to_pandas", "html", "rows_of", "explain", "save", "report")
+    for verb in ("to_pandas", "html", "rows_of", "explain")
 }
 VIEWS |= {(name, "plot"): "opweave.adapters.report.curves:plot" for name in ("Comparison", "Sweep", "Front")}
-VIEWS |= {("Conflict", verb): f"{__name__}:conflict_{verb}" for verb in ("to_pandas", "html", "report")}
-VIEWS |= {("Conflict", "save"): f"{__name__}:save", ("questions", "progress"): f"{__name__}:bar"}
+VIEWS |= {("Conflict", verb): f"{__name__}:conflict_{verb}" for verb in ("to_pandas", "html")}
+VIEWS |= {(name, "save"): "opweave.adapters.report.shown:save" for name in ("Comparison", "Sweep", "Front", "Conflict")}
+VIEWS |= {("questions", "progress"): f"{__name__}:bar"}
 """What shows them, by class and verb; see :func:`~opweave.problems.shown.shown_by`."""
 
 
-def cells_of(found: Answered) -> Cells:
+def cells_of(found: Answered) -> tuple[Sequence[str], list[Sequence[str]]]:
     """The rows as text."""
     unit, least = (
         (found.units[0], f"{found.measures[0]} at least") if isinstance(found, Front) else (found.unit, "bound")
@@ -129,17 +125,19 @@ def _explained_comparison(found: Comparison) -> str:
     return text if not bounds else f"{text} No plan needs less than {readable(max(bounds), found.unit)}."
 
 
+POINTS = {
+    Status.OPTIMAL: "proved optimal",
+    Status.FEASIBLE: "with a plan and a bound",
+    Status.INFEASIBLE: "proved infeasible",
+    Status.UNKNOWN: "without a plan",
+}
+
+
 def counts_of(found: Sweep) -> str:
     """Say how many points have what."""
-    status = [row.status for row in found.rows]
-    kinds = (
-        (status.count(Status.OPTIMAL), "proved optimal"),
-        (status.count(Status.FEASIBLE), "with a plan and a bound"),
-        (status.count(Status.INFEASIBLE), "proved infeasible"),
-        (status.count(Status.UNKNOWN) + status.count(None), "without a plan"),
-    )
-    counts = ", ".join(f"{number:,} {what}" for number, what in kinds if number)
-    return f"{counted(len(found.rows), 'point')}: {counts}."
+    counts = Counter(row.status or Status.UNKNOWN for row in found.rows)
+    words = ", ".join(f"{counts[status]:,} {what}" for status, what in POINTS.items() if counts[status])
+    return f"{counted(len(found.rows), 'point')}: {words}."
 
 
 def _explained_sweep(found: Sweep) -> str:
@@ -163,22 +161,13 @@ def _explained_front(found: Front) -> str:
 
 def to_pandas(found: Answered) -> DataFrame:
     """The rows as a pandas table, with one column for each value or measure."""
-    return data_frame(
-        [
-            {
-                "solver": row.solver,
-                **dict(row.values),
-                "objective": row.objective,
-                "bound": row.bound,
-                "gap": row.gap,
-                "status": None if row.status is None else row.status.value,
-                "seconds": row.seconds,
-                **({"relative": found.relative(row.solver)} if isinstance(found, Comparison) else {}),
-                "reason": row.reason,
-            }
-            for row in found.rows
-        ]
-    )
+    rows = []
+    for row in found.rows:
+        known = {name: getattr(row, name) for name in ("objective", "bound", "gap", "status", "seconds")}
+        known["status"] = row.status and row.status.value
+        relative = {"relative": found.relative(row.solver)} if isinstance(found, Comparison) else {}
+        rows.append({"solver": row.solver, **row.values, **known, **relative, "reason": row.reason})
+    return data_frame(rows)
 
 
 def html(found: Answered) -> str:
@@ -191,42 +180,6 @@ def bar(label: str) -> AbstractContextManager[Callable[[int, int], None]]:
     return progress_bar(Console(stderr=True), label)
 
 
-def save(found: Answered | Conflict, path: PathLike) -> Path:
-    """Write it as JSON, with all plans."""
-    save_json(found, path)
-    return Path(path)
-
-
-def report(found: Answered, folder: PathLike) -> Path:
-    """Write a folder: everything as JSON, the rows as CSV, a picture, and a page that shows them; return the page."""
-    from opweave.adapters.report.curves import figure_of
-    from opweave.adapters.report.figures import png
-
-    headings, rows = cells_of(found)
-    lines = io.StringIO()
-    csv.writer(lines).writerows([headings, *rows])
-    picture, place = png(figure_of(found)), make_folder(folder)
-    write_bytes(place / "picture.png", picture)
-    write_text(place / "rows.csv", lines.getvalue())
-    return _page(found, place, f'<p><img alt="" src="picture.png"></p>{html(found)}')
-
-
-def _page(found: Answered | Conflict, place: Path, body: str) -> Path:
-    title = type(found).__name__
-    save_json(found, place / f"{title.lower()}.json")
-    write_text(place / "report.html", PAGE.format(title=title, body=body))
-    return place / "report.html"
-
-
-PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
-img {{ width: 100%; }} th, td {{ text-align: left; padding: 0.2rem 1rem 0.2rem 0; }}</style></head>
-<body><h1>{title}</h1>{body}</body></html>
-"""
-
-
 def conflict_to_pandas(found: Conflict) -> DataFrame:
     """The mends as a pandas table, cheapest first."""
     fields = ["words", "requirement", "cost", "amount", "at_least", "least"]
@@ -235,20 +188,4 @@ def conflict_to_pandas(found: Conflict) -> DataFrame:
 
 def conflict_html(found: Conflict) -> str:
     """What cannot hold together, the proof, and the mends."""
-    if found.status != "conflict":
-        return f"<p>{text(found.reason)}</p>"
-    items = "".join(f"<li>{text(item.name)}</li>" for item in found.items)
-    mends = "".join(f"<li>{text(_words(mend))}</li>" for mend in found.mends) or "<li>no single change</li>"
-    return (
-        f"<p><b>These cannot hold together:</b></p><ul>{items}</ul><p>Proof: {text(found.reason)}</p>"
-        f"<p><b>What would mend it:</b></p><ol>{mends}</ol>"
-    )
-
-
-def _words(mend: Mend) -> str:
-    return mend.words if mend.least else f"{mend.words} (perhaps less)"
-
-
-def conflict_report(found: Conflict, folder: PathLike) -> Path:
-    """Write a folder: everything as JSON, and a page that shows it; return the page."""
-    return _page(found, make_folder(folder), conflict_html(found))
+    return "".join(f"<p>{text(line)}</p>" for line in found.explain().splitlines())

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from opweave.adapters.files import PathLike, make_folder, write_bytes
-from opweave.adapters.report.figures import png, svg
+from opweave.adapters.report.figures import rendered
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.workbench.page import page
 from opweave.solvers.questions.compare import Comparison
@@ -37,11 +37,11 @@ def write_report(view: AnyView, folder: PathLike, *, comparison: Comparison | No
     """
     files = {"problem.json": _json(view.problem.model_dump_json()), "result.json": _json(view.result.model_dump_json())}
     if view.result.solution is not None:
-        files[view.plan_file] = _json(json.dumps(view.plan(), ensure_ascii=False, indent=1))
+        files[f"{view.file}.json"] = _json(json.dumps(view.plan(), ensure_ascii=False, indent=1))
         files["trace.json"] = _json(json.dumps(view.trace(), ensure_ascii=False))
         files |= {name: _json(json.dumps(data, ensure_ascii=False, indent=1)) for name, data in view.exports().items()}
-        for name, figure in view.figures().items():
-            files |= {name: png(figure), f"{Path(name).stem}.svg": svg(figure)}
+        figure = view.figure()
+        files |= {f"{view.file}.{kind}": rendered(figure, kind) for kind in ("png", "svg")}
     files["report.html"] = page(view, files, comparison).encode("utf-8", "backslashreplace")
     place = make_folder(folder)
     for name, data in files.items():

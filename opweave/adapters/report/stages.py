@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
-from opweave.adapters.report.view import Row, Section, View
+from opweave.adapters.report.timeline_tables import Columns, Section, section_of
+from opweave.adapters.report.view import Row, View
 from opweave.adapters.report.wording import memory_binds
-from opweave.adapters.report.workbench.data import Box, Chain, Panel
+from opweave.adapters.report.workbench.data import Box, Panel
 from opweave.adapters.runtimes.plan_exports import stage_exports
-from opweave.formulations.pipeline.instance import shortage
-from opweave.formulations.serving_flow.instance import lower
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingDetails, ServingFlow
 from opweave.problems.units import precise_seconds, readable_bytes, readable_rate, readable_share
@@ -23,13 +21,7 @@ NAMED_LIMITS = 3
 class PipelineView(View[Pipeline, Stages, PipelineDetails]):
     """The bottleneck, the throughput, the latency, and the work of every stage."""
 
-    word: ClassVar[str] = "pipeline"
     problem_type = Pipeline
-    baseline: ClassVar[str | None] = "one_device"
-    noun: ClassVar[str] = "pipeline"
-    shortage = staticmethod(shortage)
-    plan_file: ClassVar[str] = "stages.json"
-    figure_file: ClassVar[str] = "pipeline.png"
 
     def rows(self) -> list[Row]:
         """Add the number of stages."""
@@ -77,20 +69,17 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
         """Put a table of the stages first; a star marks the bottleneck."""
         if self.result.solution is None:
             return []
-        last = len(self.details.stages) - 1
-        rows = [
-            (
-                f"{number + 1}{'*' if self.details.bottleneck_stage == number else ''}",
-                ", ".join((use.device, *use.replicas)),
-                f"{use.operators:,}",
-                precise_seconds(use.compute_seconds),
-                "-" if number == last else readable_bytes(use.sent_bytes),
-                "-" if number == last else precise_seconds(use.send_seconds),
-            )
-            for number, use in enumerate(self.details.stages)
-        ]
-        headings = ("stage", "device", "operators", "computes", "sends", "takes")
-        return [Section("Stages", headings, list(rows)), *super().sections()]
+        slowest, stages = self.details.bottleneck_stage, list(enumerate(self.details.stages))
+        between = dict(stages[:-1])
+        stage: Columns = {
+            "stage": lambda each: f"{each[0] + 1}{'*' * (slowest == each[0])}",
+            "device": lambda each: ", ".join((each[1].device, *each[1].replicas)),
+            "operators": lambda each: f"{each[1].operators:,}",
+            "computes": lambda each: precise_seconds(each[1].compute_seconds),
+            "sends": lambda each: readable_bytes(each[1].sent_bytes) if each[0] in between else "-",
+            "takes": lambda each: precise_seconds(each[1].send_seconds) if each[0] in between else "-",
+        }
+        return [section_of("Stages", stages, stage), *super().sections()]
 
     def exports(self) -> Mapping[str, object]:
         """Add the stage boundaries and the settings of runtimes."""
@@ -121,6 +110,7 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
                 f"computes {precise_seconds(use.compute_seconds)}",
                 f"holds {readable_bytes(use.memory_bytes)}{limit}",
             )
+            sent = (readable_bytes(use.sent_bytes), precise_seconds(use.send_seconds))
             boxes.append(
                 Box(
                     title=", ".join((use.device, *use.replicas)),
@@ -128,14 +118,14 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
                     place=rows[use.device],
                     filled=use.memory_bytes / use.memory_limit if use.memory_limit else None,
                     operators=[index[name] for name in stage.operators],
-                    link=() if number == last else (readable_bytes(use.sent_bytes), precise_seconds(use.send_seconds)),
+                    link=sent if number < last else (),
                     width=use.send_seconds / pause,
                     limits=slowest and details.bottleneck != "transfer",
                     link_limits=slowest and details.bottleneck == "transfer",
                 )
             )
         about = "Each box is a device with its operators; it is filled like its memory. Arrows are transfers."
-        return [Chain("Stages", about, boxes)]
+        return [Panel("Stages", about, boxes)]
 
     def amount(self) -> str:
         """The number of stages, and the time between two results."""
@@ -146,12 +136,7 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
 class ServingFlowView(View[ServingFlow, LayerBlocks, ServingDetails]):
     """Tokens per second, who holds which layers, and what is narrowest."""
 
-    word: ClassVar[str] = "serving"
     problem_type = ServingFlow
-    better: ClassVar[str] = "faster"
-    shortage = staticmethod(lambda problem: lower(problem).short())
-    plan_file: ClassVar[str] = "blocks.json"
-    figure_file: ClassVar[str] = "serving.png"
 
     def rows(self) -> list[Row]:
         """Add tokens per second."""
@@ -185,16 +170,12 @@ class ServingFlowView(View[ServingFlow, LayerBlocks, ServingDetails]):
 
     def sections(self) -> list[Section]:
         """Put the layers of every device first."""
-        rows: list[Sequence[str]] = [
-            (
-                use.device,
-                f"{use.first} to {use.first + use.layers - 1}",
-                readable_rate(use.tokens_per_second),
-                readable_rate(use.most_per_second),
-                readable_share(use.share),
-                readable_bytes(use.memory_bytes),
-            )
-            for use in self.details.devices
-        ]
-        header = ("device", "layers", "tokens/s", "at most", "used", "parameters")
-        return [Section("Layers", header, rows), *super().sections()]
+        columns: Columns = {
+            "device": lambda use: use.device,
+            "layers": lambda use: f"{use.first} to {use.first + use.layers - 1}",
+            "tokens/s": lambda use: readable_rate(use.tokens_per_second),
+            "at most": lambda use: readable_rate(use.most_per_second),
+            "used": lambda use: readable_share(use.share),
+            "parameters": lambda use: readable_bytes(use.memory_bytes),
+        }
+        return [section_of("Layers", self.details.devices, columns), *super().sections()]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.measures import (
     MEASURES,
     bytes_held,
+    bytes_over_time,
     joules,
     moved_bytes,
     utilisation,
@@ -19,8 +21,28 @@ from opweave.problems.measures import (
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 from opweave.problems.units import precise_seconds, readable_bytes, readable_rate, readable_share
 
-Cells = tuple[Sequence[str], list[Sequence[str]]]
-"""Headings and rows of a table."""
+Columns = Mapping[str, Callable[[Any], str]]
+"""The columns of a table, and what writes their cells."""
+
+
+class Section(NamedTuple):
+    """A table in addition to the result's."""
+
+    title: str
+    headings: Sequence[str]
+    rows: list[Sequence[str]]
+
+
+def section_of(title: str, items: Iterable[Any], columns: Columns) -> Section:
+    """Make a table with a row for each item; ``columns`` write their cells.
+
+    Examples
+    --------
+    >>> section_of("Sizes", ["a", "bc"], {"name": str, "letters": lambda name: str(len(name))}).rows
+    [('a', '1'), ('bc', '2')]
+    """
+    return Section(title, tuple(columns), [tuple(write(item) for write in columns.values()) for item in items])
+
 
 Notes = Callable[[int], Mapping[str, object]]
 """The problem's notes on an activity, given its row."""
@@ -141,28 +163,27 @@ def device_uses(timeline: Timeline, limits: Limits) -> list[DeviceUse]:
     return uses
 
 
-def device_table(timeline: Timeline, uses: Sequence[DeviceUse]) -> Cells:
-    """Write devices as headings and rows; columns without information are left out."""
+def device_section(timeline: Timeline, uses: Sequence[DeviceUse]) -> Section:
+    """The devices as a table; columns without information are left out."""
     kinds: set[ResourceKind] = {resource.kind for resource in timeline.resources}
     batches = bool((timeline.activities.count > 1).any())
     watts = any(use.energy_joules is not None for use in uses)
-    columns: list[tuple[str, bool, Callable[[DeviceUse], str]]] = [
-        ("device", True, lambda use: use.name),
-        ("runs", True, lambda use: f"{use.runs:,}"),
-        ("inputs", batches, lambda use: f"{use.inputs:,}"),
-        ("mean batch", batches, lambda use: f"{use.inputs / use.runs:.1f}" if use.runs else "-"),
-        ("busy", True, lambda use: f"{precise_seconds(use.busy_seconds)} ({readable_share(use.busy_share)})"),
-        ("idle", True, lambda use: precise_seconds(use.idle_seconds)),
-        ("sends", "send_port" in kinds, lambda use: readable_share(use.send_share)),
-        ("receives", "receive_port" in kinds, lambda use: readable_share(use.receive_share)),
-        ("bytes out", "send_port" in kinds, lambda use: readable_bytes(use.bytes_out)),
-        ("bytes in", "receive_port" in kinds, lambda use: readable_bytes(use.bytes_in)),
-        ("memory", True, lambda use: readable_bytes(use.memory_bytes)),
-        ("limit", True, lambda use: "-" if use.memory_limit is None else readable_bytes(use.memory_limit)),
-        ("energy", watts, lambda use: "-" if use.energy_joules is None else f"{use.energy_joules:,.4g} J"),
-    ]
-    shown = [(heading, write) for heading, wanted, write in columns if wanted]
-    return tuple(heading for heading, _ in shown), [tuple(write(use) for _, write in shown) for use in uses]
+    columns: dict[str, tuple[bool, Callable[[DeviceUse], str]]] = {
+        "device": (True, lambda use: use.name),
+        "runs": (True, lambda use: f"{use.runs:,}"),
+        "inputs": (batches, lambda use: f"{use.inputs:,}"),
+        "mean batch": (batches, lambda use: f"{use.inputs / use.runs:.1f}" if use.runs else "-"),
+        "busy": (True, lambda use: f"{precise_seconds(use.busy_seconds)} ({readable_share(use.busy_share)})"),
+        "idle": (True, lambda use: precise_seconds(use.idle_seconds)),
+        "sends": ("send_port" in kinds, lambda use: readable_share(use.send_share)),
+        "receives": ("receive_port" in kinds, lambda use: readable_share(use.receive_share)),
+        "bytes out": ("send_port" in kinds, lambda use: readable_bytes(use.bytes_out)),
+        "bytes in": ("receive_port" in kinds, lambda use: readable_bytes(use.bytes_in)),
+        "memory": (True, lambda use: readable_bytes(use.memory_bytes)),
+        "limit": (True, lambda use: "-" if use.memory_limit is None else readable_bytes(use.memory_limit)),
+        "energy": (watts, lambda use: "-" if use.energy_joules is None else f"{use.energy_joules:,.4g} J"),
+    }
+    return section_of("Devices", uses, {heading: write for heading, (wanted, write) in columns.items() if wanted})
 
 
 def rows_of(timeline: Timeline, most: int) -> list[tuple[int, str]]:
@@ -200,10 +221,6 @@ def runs_in_order(timeline: Timeline) -> IntArray:
     return order
 
 
-def _operator(graph: OpGraph, timeline: Timeline, what: int) -> tuple[str, str]:
-    return timeline.name(what), graph.operators[what].kind if what < timeline.names.operators else ""
-
-
 def plan_of(
     graph: OpGraph, timeline: Timeline, uses: Sequence[DeviceUse], critical: frozenset[int], notes: Notes
 ) -> dict[str, object]:
@@ -213,34 +230,48 @@ def plan_of(
     -------
     dict
         Every measure that is defined, for example ``makespan_seconds``; ``devices`` (:class:`DeviceUse`);
-        ``operators`` by start, each with ``operator``, ``kind``, ``device``, ``start``, ``end``, ``critical`` and the
-        problem's notes; ``transfers`` by start, each with ``tensor`` (or the operator that it serves), ``consumer``,
-        ``source``, ``target``, ``start``, ``end``, ``bytes`` and the problem's notes.
+        ``operators`` by start, each with ``operator``, ``kind``, ``device``, ``start``, ``end``, ``critical``,
+        ``held_bytes`` (what its device holds while it starts) and the problem's notes; ``transfers`` by start, each
+        with ``tensor`` (or the operator that it serves), ``consumer``, ``source``, ``target``, ``start``, ``end``,
+        ``bytes`` and the problem's notes; with addresses, ``storages``, each with ``storage``, ``device``, ``offset``,
+        ``bytes``, ``begin`` and ``end``.
     """
     suffix = {"makespan": "_seconds", "bottleneck": "_seconds", "latency": "_seconds", "energy": "_joules"}
     names = {"throughput": "inputs_per_second", "traffic": "traffic_bytes"}
     found = {names.get(name, name + suffix.get(name, "")): measure(timeline) for name, measure in MEASURES.items()}
-    acts = timeline.activities
+    acts, lives = timeline.activities, timeline.lifetimes
+    held = [bytes_over_time(timeline, place) for place in range(len(timeline.resources))]
     runs = []
     for row in runs_in_order(timeline).tolist():
-        name, kind = _operator(graph, timeline, int(acts.what[row]))
+        what, place, start = int(acts.what[row]), int(acts.resource[row]), float(acts.start[row])
+        moments, level = held[place]
         runs.append(
             {
-                "operator": name,
-                "kind": kind,
-                "device": timeline.resources[acts.resource[row]].name,
-                "start": float(acts.start[row]),
+                "operator": timeline.name(what),
+                "kind": graph.operators[what].kind if what < timeline.names.operators else "",
+                "device": timeline.resources[place].name,
+                "start": start,
                 "end": float(acts.end[row]),
                 "critical": row in critical,
+                "held_bytes": int(level[np.searchsorted(moments, start, side="right") - 1]),
                 **notes(row),
             }
         )
-    return {
+    plan: dict[str, object] = {
         **{name: value for name, value in found.items() if value is not None},
         "devices": [asdict(use) for use in uses],
         "operators": runs,
         "transfers": [{**transfer_of(timeline, row), **notes(row)} for row in transfer_rows(timeline)],
     }
+    if lives.offset is not None:
+        columns = (lives.storage, lives.resource, lives.offset, lives.bytes, lives.begin, lives.end)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        plan["storages"] = [
+            {"storage": timeline.name(storage), "device": timeline.resources[place].name}
+            | dict(zip(("offset", "bytes", "begin", "end"), numbers, strict=True))
+            for storage, place, *numbers in rows
+        ]
+    return plan
 
 
 def transfer_rows(timeline: Timeline) -> Iterator[int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from opweave.adapters.report import wording
 from opweave.adapters.report.gantt import gantt_figure
@@ -13,7 +15,8 @@ from opweave.adapters.report.timeline_tables import (
     SHOWN,
     DeviceUse,
     Limits,
-    device_table,
+    Section,
+    device_section,
     device_uses,
     plan_of,
     transfer_rows,
@@ -21,7 +24,7 @@ from opweave.adapters.report.timeline_tables import (
 from opweave.adapters.report.timeline_trace import timeline_trace
 from opweave.problems.cluster import Cluster
 from opweave.problems.errors import InvalidInputError, OpweaveError
-from opweave.problems.measures import MEASURES, Wait, bytes_over_time, critical_rows, latency
+from opweave.problems.measures import MEASURES, Wait, critical_rows, latency
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import Result, Status
 from opweave.problems.timeline import ActivityKind, Timeline
@@ -39,23 +42,18 @@ ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 
 Row = tuple[str, str]
 
+WORDS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("views.toml").read_text("utf-8"))
+"""The words of every problem, by its kind."""
+
 SECONDS = 10.0
 """Longest time that a baseline may take when a result is shown."""
-
-
-class Section(NamedTuple):
-    """A table in addition to the result's."""
-
-    title: str
-    headings: Sequence[str]
-    rows: list[Sequence[str]]
 
 
 class View(Generic[ProblemT, SolutionT, DetailsT]):
     """A problem and its result as the command line and the reports show them.
 
     Everything here comes from the timeline of the result's solution, so it fits any problem. A subclass adds what is
-    specific to its problem.
+    specific to its problem; its words stand in ``views.toml``.
 
     Attributes
     ----------
@@ -72,8 +70,8 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         What takes the time or the bytes of the objective, for explanations.
     noun, better, verb
         The words for a plan and for one that costs less, and the verb between them, after "no plan" and after "can".
-    plan_file, figure_file
-        File names of the plan and the picture in a report folder.
+    file
+        Name of the plan and the picture in a report folder, without its ending.
     """
 
     word: ClassVar[str] = "problem"
@@ -82,9 +80,14 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     subject: ClassVar[str] = "The plan"
     noun: ClassVar[str] = "plan"
     better: ClassVar[str] = "better"
-    verb: ClassVar[tuple[str, str]] = ("is", "be")
-    plan_file: ClassVar[str] = "plan.json"
-    figure_file: ClassVar[str] = "plan.png"
+    verb: ClassVar[Sequence[str]] = ("is", "be")
+    file: ClassVar[str] = "plan"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        kind = cls.problem_type.kind
+        for name, value in WORDS.get(kind, {"word": kind}).items():
+            setattr(cls, name, value)
 
     def __init__(
         self, problem: ProblemT, result: Result[SolutionT], measured: tuple[Timeline, float | None] | None = None
@@ -92,11 +95,6 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         self.problem = problem
         self.result = result
         self.measured = measured
-
-    @staticmethod
-    def shortage(_problem: Any, /) -> str | None:
-        """Find a simple reason why there can be no plan; None if none is known."""
-        return None
 
     @property
     def solution(self) -> SolutionT:
@@ -199,31 +197,38 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
             return None
         return before.objective / self.result.objective
 
+    @property
+    def gained(self) -> str:
+        """How the plan compares with the baseline, in words; empty if that is not known."""
+        before = self.reference
+        if self.gain is None or before is None or (self.baseline and (self.alone is None or len(self.uses) == 1)):
+            return ""
+        other = "best single device" if self.baseline else before.name
+        if abs(self.gain - 1) <= wording.SAME:
+            return f"as good as the {other}"
+        if self.problem.unit == "seconds":
+            return f"{self.gain:.2f} times as fast as the {other}"
+        return f"{readable_share(abs(1 - 1 / self.gain))} {'below' if self.gain > 1 else 'above'} the {other}"
+
     def rows(self) -> list[Row]:
-        """Rows that the problem adds to a result's table: the baseline, the gain against it, the devices used."""
+        """Rows that the problem adds to a result's table: the baseline, the devices used, the gain."""
         rows: list[Row] = []
         if self.baseline:
-            alone, text = self.alone, "none may run the whole model"
-            if alone is not None:
-                text = f"{precise_seconds(alone.seconds)} on {alone.device}"
-            rows.append(("best single device", text))
+            alone = self.alone
+            known = None if alone is None else f"{precise_seconds(alone.seconds)} on {alone.device}"
+            rows.append(("best single device", known or "none may run the whole model"))
         elif self.reference is not None:
             rows.append((self.reference.name, exact(self.reference.objective, self.problem.unit)))
         if self.result.solution is None:
             return rows
         if self.used and len(self.uses) > 1:
             rows.append(("devices used", f"{len(self.used)} of {len(self.uses)}"))
-        if self.gain is not None and self.reference is not None and self.problem.unit == "bytes":
-            than = "more than" if self.gain < 1 else "of"
-            rows.append(("saved", f"{readable_share(abs(1 - 1 / self.gain))} {than} the {self.reference.name}"))
-        elif self.gain is not None:
-            rows.append(("speed-up" if self.problem.unit == "seconds" else "baseline over plan", f"{self.gain:.2f}"))
-        return rows
+        return [*rows, ("gain", self.gained)] if self.gained else rows
 
     def explain(self) -> str:
         """Say in a few sentences what the result means, or why there is no solution."""
         if self.result.solution is None:
-            return wording.no_plan(self.result, self.noun, self.shortage(self.problem))
+            return wording.no_plan(self.result, self.noun)
         return " ".join([*self.sentences(), wording.finders(self.result.incumbents)]).strip()
 
     def sentences(self) -> Iterator[str]:
@@ -271,7 +276,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         """List further tables, the most important first; here, the devices."""
         if self.result.solution is None or self.timeline.unit == "steps":
             return []
-        return [Section("Devices", *device_table(self.timeline, self.uses))]
+        return [device_section(self.timeline, self.uses)]
 
     def exports(self) -> Mapping[str, object]:
         """Write the solution for other tools, as plain data for ``json.dumps`` by file name."""
@@ -296,18 +301,11 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
 
     def headline(self) -> str:
         """The title of the picture: what the plan needs, on which devices, and what it gains."""
-        name, used, before = self.problem.graph.name[:40], self.used, self.reference
+        name, used = self.problem.graph.name[:40], self.used
         text = f"{name}: {self.amount()}" if name else self.amount()
         if used and len(self.uses) > 1:
             text += f" on {used[0]} alone" if len(used) == 1 else f" on {len(used)} of {len(self.uses)} devices"
-        if self.gain is None or before is None or (self.baseline and (self.alone is None or len(self.uses) == 1)):
-            return text
-        other = "best single device" if self.baseline else before.name
-        if abs(self.gain - 1) <= wording.SAME:
-            return f"{text}, as good as the {other}"
-        if self.problem.unit == "seconds":
-            return f"{text}, {self.gain:.2f} times as fast as the {other}"
-        return f"{text}, {readable_share(abs(1 - 1 / self.gain))} {'below' if self.gain > 1 else 'above'} the {other}"
+        return f"{text}, {self.gained}" if self.gained else text
 
     def subtitle(self) -> str:
         """The line below the headline."""
@@ -319,25 +317,8 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
 
     def figure(self) -> Figure:
         """Draw what every device does when; without seconds, draw the memory, or where storages stand in it."""
-        if self.timeline.unit == "steps" or self.timeline.lifetimes.offset is not None:
-            return self.memory_figure()
-        ends = self.problem.unit == "seconds" and self.result.objective == self.timeline.end
-        bound = self.result.bound if ends else None
-        return gantt_figure(self.timeline, self.uses, headline=self.headline(), subtitle=self.subtitle(), bound=bound)
-
-    def memory_figure(self) -> Figure:
-        """Draw how many bytes every device holds over time; if there are only steps, beside the given order."""
-        steps = self.timeline.unit == "steps" and self.timeline.lifetimes.offset is None
-        return memory_figure(
-            self.problem.graph,
-            self.timeline,
-            before=self.before() if steps else None,
-            noun=self.noun,
-            bound=self.result.bound if self.problem.unit == "bytes" else None,
-            limits=self.limits,
-            headline=self.headline(),
-            subtitle=self.subtitle(),
-        )
+        steps = self.timeline.unit == "steps" or self.timeline.lifetimes.offset is not None
+        return memory_figure(self) if steps else gantt_figure(self)
 
     def before(self) -> Before | None:
         """What is shown beside the plan: a measured run, the given order, or a baseline; None without one."""
@@ -355,15 +336,6 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     def panels(self) -> Sequence[Panel]:
         """The problem's own views on the page; all other views are read from the timeline."""
         return ()
-
-    def figures(self) -> dict[str, Figure]:
-        """All pictures of a report by file name, with the memory if it changes and is not the first picture already."""
-        found = {self.figure_file: self.figure()}
-        drawn = self.timeline.unit == "seconds" and self.timeline.lifetimes.offset is None
-        devices = range(len(self.uses)) if drawn else ()
-        if any(len(set(bytes_over_time(self.timeline, row)[1].tolist())) > 2 for row in devices):
-            found["memory.png"] = self.memory_figure()
-        return found
 
 
 AnyView = View[Any, Any, Any]

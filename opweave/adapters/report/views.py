@@ -106,8 +106,7 @@ def view_of(problem_type: type[Problem[Any, Any]]) -> type[AnyView]:
     for view in views():
         if issubclass(problem_type, view.problem_type):
             return view
-    about = {"word": problem_type.kind, "problem_type": problem_type, "__module__": __name__}
-    return type(f"{problem_type.__name__}View", (View,), about)
+    return type(f"{problem_type.__name__}View", (View,), {"problem_type": problem_type, "__module__": __name__})
 
 
 def view_for(word: str) -> type[AnyView]:

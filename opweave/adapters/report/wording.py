@@ -50,18 +50,9 @@ class Alone(NamedTuple):
     seconds: float
 
 
-def no_plan(result: Result[Any], noun: str, shortage: str | None) -> str:
-    """Say why there is no plan.
-
-    Parameters
-    ----------
-    noun
-        The problem's word for a plan.
-    shortage
-        A simple reason why nothing fits; None if none was found.
-    """
-    reason = result.reason or shortage
-    because = f": {reason}" if reason else ""
+def no_plan(result: Result[Any], noun: str) -> str:
+    """Say why there is no plan; ``noun`` is the problem's word for one."""
+    because = f": {result.reason}" if result.reason else ""
     if result.status is Status.INFEASIBLE:
         return f"No {noun} obeys all rules{because}. {MORE}"
     return f"No {noun} was found ({result.termination.value.replace('_', ' ')}){because}."

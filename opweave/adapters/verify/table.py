@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from opweave.adapters.report.tables import facts_table, section_table
-from opweave.adapters.report.view import Row, Section
+from opweave.adapters.report.timeline_tables import Section
+from opweave.adapters.report.view import Row
 from opweave.adapters.verify.report import MemoryCheck, OperatorTime, RunCost, Verification
 from opweave.problems.units import exact_bytes, precise_seconds, readable_share
 
@@ -62,12 +63,9 @@ def _memory_rows(memory: MemoryCheck) -> list[Row]:
 
 def _cost_rows(default: RunCost, planned: RunCost) -> list[Row]:
     """What the user gains or pays, each measured in a fresh process."""
+    times = f"{precise_seconds(planned.seconds)} planned, {precise_seconds(default.seconds)} by default"
     rows = [
-        (
-            "processor time of a run",
-            f"{precise_seconds(planned.seconds)} planned, {precise_seconds(default.seconds)} by default "
-            f"({planned.seconds / max(default.seconds, 1e-9) - 1:+.1%})",
-        ),
+        ("processor time of a run", f"{times} ({planned.seconds / max(default.seconds, 1e-9) - 1:+.1%})"),
         ("peak of the process", _both(planned.process_bytes, default.process_bytes)),
     ]
     if default.arena_bytes is not None and planned.arena_bytes is not None:

@@ -18,7 +18,7 @@ def test_lifetimes_are_planned_and_checked(opweave: Run, tmp_path: Path) -> None
     assert "as much as lives at once" in done.out
     assert "1,048,576 bytes" in done.out
     plan = json.loads((report / "layout.json").read_text())
-    assert (plan["arena_bytes"], plan["live_peak"], len(plan["steps"])) == (6, 6, 3)
+    assert [each["offset"] + each["bytes"] <= 6 for each in plan["storages"]] == [True] * 3
     assert json.loads((report / "offsets.json").read_text())["bytes"] == {"arena": 6}
     assert (report / "layout.png").read_bytes().startswith(b"\x89PNG")
     done = opweave("check", report / "problem.json", report / "result.json")

@@ -20,10 +20,10 @@ def pipeline(tmp_path: Path) -> Path:
 def test_formulations_are_listed_with_who_solves_them_and_where_they_come_from(opweave: Run) -> None:
     ended = opweave("formulations", "-p", "placement")
     assert (ended.status, ended.err) == (0, "")
-    for text in ("disjunctive *", "intervals *", "moirai", "highs", "on, start", "doi:10.48550/arXiv.2312.04025"):
+    for text in ("disjunctive", "intervals", "moirai", "highs", "on, start", "doi:10.48550/arXiv.2312.04025"):
         assert text in ended.out
     assert "cut_program" not in ended.out
-    assert "cut_program *" in opweave("formulations").out
+    assert "cut_program" in opweave("formulations").out
 
 
 def test_a_problem_becomes_a_file_and_another_solver_s_answer_is_judged(

@@ -85,7 +85,10 @@ def test_a_busy_device_looks_busy_however_many_batches_it_runs(shown):
             recorder.activity(ActivityKind.RUN, 0, 0, k / count, (k + 1) / count)
         names = Names(("op",), 1, 0)
         played = Timeline("seconds", (Resource("t4", "device"),), names, recorder.activities(), recorder.lifetimes())
-        return gantt_figure(played, device_uses(played, {}), headline="busy", subtitle="", bound=1.0)
+        result = shown.result.model_copy(update={"bound": 1.0, "objective": played.end})
+        view = show(shown.problem, result)
+        view.timeline, view.uses = played, device_uses(played, {})
+        return gantt_figure(view)
 
     assert filled(busy_for(count)) > 0.95
     assert filled(busy_for(count // 2)) == pytest.approx(0.5, abs=0.03)
@@ -97,8 +100,8 @@ def test_critical_batches_are_seen_and_every_size_has_its_colour(shown):
     for boxes in shown.figure().axes[0].collections:
         for path, colour in zip(boxes.get_paths(), boxes.get_facecolors(), strict=True):
             left, top = path.vertices.min(axis=0)
-            drawn[round(float(left), 6), round(float(top), 6)] = tuple(colour[:3])
+            drawn[round(float(left), 6), round(float(top), 6)] = tuple(colour)
     assert len(drawn) == len(acts), "no activity covers another"
-    assert sum(red > blue for red, _, blue in drawn.values()) == len(shown.critical)
+    assert sum(colour[0] > colour[2] for colour in drawn.values()) == len(shown.critical)
     sizes = np.unique(acts.count[acts.kind == ActivityKind.RUN])
     assert len({colour for colour in drawn.values() if colour[0] < colour[2]}) >= len(sizes)

@@ -60,27 +60,11 @@ def test_plans_and_bounds_are_drawn_as_steps(batched: ow.BatchedMapping) -> None
     assert texts[:2] == ["auto: 400 ms, at least 320 ms", "list: 500 ms"]
 
 
-def test_the_axis_begins_below_the_smallest_value_unless_that_is_near_zero(batched: ow.BatchedMapping) -> None:
-    near = ow.progress_figure(batched, {"a": ended(batched.kind, (0.1, 0.5, None), (0.2, 0.4, 0.32))})
-    low, high = near.axes[0].get_ylim()
-    assert 250 < low < 320
-    assert 500 < high < 550
-    far = ow.progress_figure(batched, {"a": ended(batched.kind, (0.1, 8.0, None), (0.2, 0.4, 0.32))})
-    assert far.axes[0].get_ylim()[0] == 0
-    both = {"a": ended(batched.kind, (0.1, 0.5, 0.4)), "b": ended(batched.kind, (0.1, 0.5, 0.35))}
-    assert ow.progress_figure(batched, both).axes[0].get_ylim()[0] < 350
-    rounded = {"a": ended(batched.kind, (0.1, 0.5, 0.4999999999999999))}
-    low, high = ow.progress_figure(batched, rounded).axes[0].get_ylim()
-    assert high - low > 1
-    weak = {"a": ended(batched.kind, (0.1, 0.5, 0.4)), "b": ended(batched.kind, (0.1, 0.5, 0.001))}
-    assert ow.progress_figure(batched, weak).axes[0].get_ylim()[0] > 350
-
-
 @pytest.mark.parametrize(("seconds", "expected"), [(0.3, 5.0), (60.0, 60.0), (None, 7.0)])
 def test_steps_never_run_backwards(batched: ow.BatchedMapping, seconds: float | None, expected: float) -> None:
     runs = {"a": ended(batched.kind, (0.0, 0.5, 0.1), (5.0, 0.4, 0.2), total=7.0)}
     figure = ow.progress_figure(batched, runs, seconds=seconds)
-    for line in figure.axes[0].lines:
+    for line in lines_of(figure).values():
         times = list(line.get_xdata())
         assert times == sorted(times)
         assert times[-1] == expected

@@ -30,10 +30,16 @@ def test_every_problem_is_shown(kind: str, tmp_path: Path) -> None:
     assert len(result.to_pandas()) >= 1
     assert view.explain() == result.explain() == ow.explain(problem, result)
     assert dict(summary_rows(view))["status"] == "optimal (completed)"
-    for figure in (*view.figures().values(), ow.progress_figure(result), result.plot()):
+    for figure in (view.figure(), ow.progress_figure(result), result.plot()):
         assert png(figure).startswith(b"\x89PNG")
     files = {path.name for path in write_report(view, tmp_path)}
-    plan = {"problem.json", "result.json", view.plan_file, "trace.json", view.figure_file, "report.html"}
+    plan = {
+        "problem.json",
+        "result.json",
+        "trace.json",
+        "report.html",
+        *(f"{view.file}.{end}" for end in ("json", "png", "svg")),
+    }
     assert plan | view.exports().keys() <= files == {path.name for path in tmp_path.iterdir()}
     assert ow.load_problem(tmp_path / "problem.json") == problem
     assert ow.load_result(tmp_path / "result.json").objective == result.objective

@@ -31,8 +31,8 @@ def test_pools_and_traffic() -> None:
     assert view.explain().startswith("The traffic takes 400 ms.")
     assert [row[0] for row in view.sections()[0].rows] == ["d", "e"]
     assert view.headline().startswith("graph: 400 ms")
-    steps = view.plan()["steps"]
-    assert (len(steps), steps[0]["storage"], steps[0]["pool"]) == (3, "a", "d")
+    steps = view.plan()["storages"]
+    assert (len(steps), steps[0]["storage"], steps[0]["device"]) == (3, "a", "d")
 
 
 @pytest.mark.parametrize("problem", [ow.MemoryLayout(lifetimes=LIFETIMES), PROBLEMS["memory_layout"]])
@@ -43,7 +43,7 @@ def test_the_picture_shows_every_storage(problem: ow.MemoryLayout) -> None:
     assert drawn == 3
     assert all(any("live peak" in text.get_text() for text in axes.texts) for axes in figure.axes)
     words = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert {"live bytes", "reserved" if len(figure.axes) > 1 else "arena: 14 B"} <= set(words)
+    assert ("reserved" if len(figure.axes) > 1 else "arena: 14 B") in words
 
 
 def test_an_empty_layout_is_shown_too() -> None:

@@ -82,9 +82,9 @@ def test_the_trace_has_a_track_for_each_device_and_port_in_use() -> None:
 
 def test_the_picture_marks_the_bottleneck() -> None:
     figure = view_of(four(constraints=PINNED)).figure()
-    chart, shares = figure.axes
+    (chart,) = figure.axes
     assert "2 stages, a result every 5 s" in chart.get_title(loc="left")
-    assert "100 %" in [text.get_text() for text in shares.texts]
+    assert "100 %" in [text.get_text() for text in chart.texts]
     marked = [
         path.vertices[:, 0]
         for drawn in chart.collections

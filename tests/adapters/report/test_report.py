@@ -51,10 +51,10 @@ def test_without_a_solution_there_is_still_a_page(problem: MemoryOrdering, tmp_p
 def test_nothing_is_written_when_a_part_cannot_be_made(
     problem: MemoryOrdering, result: Result[Ordering], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(figure: object) -> bytes:
+    def broken(figure: object, kind: str) -> bytes:
         raise RuntimeError
 
-    monkeypatch.setattr(report, "png", broken)
+    monkeypatch.setattr(report, "rendered", broken)
     with pytest.raises(RuntimeError):
         write_report(show(problem, result), tmp_path / "report")
     assert not (tmp_path / "report").exists()

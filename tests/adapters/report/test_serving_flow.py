@@ -16,7 +16,7 @@ def test_the_report_names_tokens_layers_and_the_cut(tmp_path: Path) -> None:
     page = result.report(tmp_path / "out")
     assert "Layers" in page.read_text()
     assert (page.parent / "blocks.json").is_file()
-    assert (page.parent / "serving.png").is_file()
+    assert (page.parent / "blocks.png").is_file()
 
 
 def test_a_layer_that_is_forbidden_everywhere_is_a_conflict() -> None:

@@ -32,7 +32,7 @@ def test_plan_trace_and_steps_are_plain_data(solved: tuple[ow.Slicing, ow.Result
     blocks = [event for event in events if event["ph"] == "X"]
     assert max(event["ts"] + event["dur"] for event in blocks) == pytest.approx(9e6)
     assert view.sections()[0].rows
-    assert dict(view.rows())["speed-up"]
+    assert dict(view.rows())["gain"]
 
 
 def test_no_plan_is_explained() -> None:

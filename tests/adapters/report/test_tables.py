@@ -21,7 +21,7 @@ def test_a_result_as_rows(problem: MemoryOrdering, result: Result[Ordering]) -> 
     assert rows["lower bound"] == "14 B, by hand"
     assert rows["gap"] == "0 %"
     assert rows["given order"] == "23 B"
-    assert rows["saved"] == "39.1 % of the given order"
+    assert rows["gain"] == "39.1 % below the given order"
     assert rows["counted"] == problem.assumptions()
 
 

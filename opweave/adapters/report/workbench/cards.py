@@ -5,17 +5,16 @@ Every tool is a key that the view understands, so that keyboard and mouse can do
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from opweave.adapters.report.html import text
 from opweave.adapters.report.wording import finders
-from opweave.adapters.report.workbench.data import Box, Chain, Parts, least_bytes, memories, short
+from opweave.adapters.report.workbench.data import Box, Panel, least_bytes, memories, short
 from opweave.adapters.report.workbench.levels import Drawing
 from opweave.problems.result import Incumbent
 from opweave.problems.timeline import Timeline
-from opweave.problems.units import precise_seconds, readable
+from opweave.problems.units import precise_seconds, readable, unit_of
 
 if TYPE_CHECKING:
     from opweave.adapters.report.view import AnyView
@@ -64,7 +63,7 @@ def cards(view: AnyView, drawn: Drawing) -> Iterator[tuple[str, str, str]]:
     """List the views that a result has, as identifiers, titles and frames."""
     if view.result.solution is not None:
         for number, panel in enumerate(view.panels()):
-            frame = _chain(number, panel) if isinstance(panel, Chain) else _parts(number, panel, view.timeline)
+            frame = _chain(number, panel) if panel.boxes else _parts(number, panel, view.timeline)
             yield f"panel-{number}", panel.title, frame
         yield from _over_time(view)
     if view.problem.graph.operators:
@@ -194,7 +193,7 @@ def _style(values: Mapping[str, str]) -> str:
     return f' style="{"; ".join(f"{name}: {value}" for name, value in values.items())}"' if values else ""
 
 
-def _chain(number: int, panel: Chain) -> str:
+def _chain(number: int, panel: Panel) -> str:
     """Boxes in a row with arrows between them."""
     parts = []
     for place, box in enumerate(panel.boxes):
@@ -224,7 +223,7 @@ def _limits(holds: bool) -> str:
     return "<em>the bottleneck</em>" if holds else ""
 
 
-def _parts(number: int, panel: Parts, timeline: Timeline) -> str:
+def _parts(number: int, panel: Panel, timeline: Timeline) -> str:
     heads = ("operator", "cut", "parts by device", "time")
     looks = ("", ' class="wide"', "", "")
     cells = "".join(f'<div role="columnheader"{look}>{head}</div>' for look, head in zip(looks, heads, strict=True))
@@ -269,12 +268,12 @@ def trace(incumbents: Sequence[Incumbent], seconds: float, unit: str) -> str:
     levels = "".join(
         f'<i style="top: {y(value):.2f}%"></i>'
         f'<span class="level" style="top: {y(value):.2f}%">{text(readable(value, unit))}</span>'
-        for value in _round(low, high, LEVELS, 1024 if unit == "bytes" else 1000)
+        for value in _round(low, high, LEVELS, unit)
         if value >= 0
     )
     moments = "".join(
         f'<span class="moment" style="left: {100 * at / last:.2f}%">{text(precise_seconds(at))}</span>'
-        for at in _round(0.0, last, MOMENTS, 1000)
+        for at in _round(0.0, last, MOMENTS, "seconds")
         if at <= 0.95 * last
     )
     box = f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">{paths}</svg>'
@@ -289,11 +288,11 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
     return f"M{first:.3f} {level:.3f}{moves}H100"
 
 
-def _round(low: float, high: float, count: int, base: int) -> Iterator[float]:
-    """Round numbers in an interval: 1, 2 or 5 times a power of ten, in the unit of the largest, a power of ``base``."""
-    largest = max(abs(low), abs(high))
-    unit = float(base) ** max(0, math.floor(math.log(largest, base))) if base == 1024 and largest >= 1 else 1.0
-    rough = (high - low) / unit / count
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next((each * power for each in (1, 2, 5) if each * power >= rough), 10 * power) * unit
-    yield from (number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1))
+def _round(low: float, high: float, count: int, unit: str) -> Iterator[float]:
+    """About so many round numbers in an interval, in the unit of the largest."""
+    from matplotlib.ticker import MaxNLocator
+
+    factor, _ = unit_of(max(abs(low), abs(high)), unit)
+    for tick in MaxNLocator(count, steps=[1, 2, 5, 10]).tick_values(low / factor, high / factor):
+        if low <= tick * factor <= high:
+            yield float(tick * factor)

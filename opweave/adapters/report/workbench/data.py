@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -68,41 +68,21 @@ class Box:
     link_limits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """Boxes one after the other, such as the stages of a pipeline."""
-
-    title: str
-    about: str
-    boxes: Sequence[Box]
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """One row per operator: how it is divided among devices, and how long the parts take.
+class Panel(NamedTuple):
+    """A view of a problem's own: boxes one after the other, such as the stages of a pipeline, or a table of parts.
 
     Attributes
     ----------
-    operators
-        By position in the graph. Shape (rows,).
-    shares
-        Share of every device, for each row. Shape (rows, devices).
-    words
-        A word for each row, such as the dimension along which it is cut.
-    waits, works
-        Seconds in which the slowest device waits for data and computes, for each row.
+    columns
+        One row per operator, how it is divided among devices, and how long the parts take: ``operators`` by position in
+        the graph, ``shares`` of every device, ``words`` such as the dimension of a cut, and the seconds that the
+        slowest device ``waits`` and ``works``.
     """
 
     title: str
     about: str
-    operators: Sequence[int]
-    shares: Sequence[Sequence[float]]
-    words: Sequence[str]
-    waits: Sequence[float]
-    works: Sequence[float]
-
-
-Panel = Chain | Parts
+    boxes: Sequence[Box] = ()
+    columns: Mapping[str, Sequence[Any]] = {}
 
 
 def packed(document: object) -> str:
@@ -145,7 +125,10 @@ def document(view: AnyView, drawn: Drawing) -> dict[str, object]:
         "rows": [{"resource": row, "title": short(title)} for row, title in rows_of(timeline, MOST_DEVICES)],
         "devices": _devices(view),
         "notes": _notes(view),
-        "panels": [_panel(panel) for panel in view.panels()],
+        "panels": [
+            {"boxes": [{"operators": list(box.operators)} for box in panel.boxes], **panel.columns}
+            for panel in view.panels()
+        ],
     }
 
 
@@ -164,19 +147,6 @@ def least_bytes(view: AnyView) -> float | None:
     if view.problem.unit != "bytes" or bound is None or len(drawn) > 1:
         return None
     return bound if bound < 2 * peak_bytes(view.timeline) else None
-
-
-def _panel(panel: Panel) -> dict[str, object]:
-    if isinstance(panel, Chain):
-        return {"kind": "chain", "boxes": [{"operators": list(box.operators)} for box in panel.boxes]}
-    return {
-        "kind": "parts",
-        "operators": list(panel.operators),
-        "shares": [list(row) for row in panel.shares],
-        "words": [short(word) for word in panel.words],
-        "waits": [_short(value) for value in panel.waits],
-        "works": [_short(value) for value in panel.works],
-    }
 
 
 def short(name: str) -> str:

@@ -53,7 +53,7 @@ function start(found) {
   choices(document.querySelectorAll("[data-shown]"), ({ shown }) => showPlans(shown));
   data.panels.forEach((panel, number) => {
     const card = byId(`panel-${number}`);
-    if (panel.kind === "parts") showParts(panel, card.querySelector(".body"));
+    if (panel.operators) showParts(panel, card.querySelector(".body"));
     for (const box of card.querySelectorAll("[data-box]")) box.addEventListener("click", () => selectGroup(box.firstChild.textContent, panel.boxes[box.dataset.box].operators));
   });
   for (const [id, Kind] of Object.entries({ schedule: Schedule, addresses: Addresses, memory: Memory, model: Model })) {

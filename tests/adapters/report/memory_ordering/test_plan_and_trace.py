@@ -27,11 +27,9 @@ def test_a_given_order_that_breaks_a_dependence_is_mended(problem: MemoryOrderin
 def test_every_step_has_its_bytes(problem: MemoryOrdering, result: Result[Ordering]) -> None:
     assert result.solution is not None
     plan = show(problem, result).plan()
-    steps = plan["steps"]
-    assert isinstance(steps, list)
-    assert [step["stable_bytes"] for step in steps] == STABLE
-    assert [step["transient_bytes"] for step in steps] == TRANSIENT
-    assert (plan["peak_bytes"], plan["peak_operator"], plan["order"]) == (14, "grow b", list(result.solution.order))
+    steps = plan["operators"]
+    assert [step["held_bytes"] for step in steps] == STABLE
+    assert (plan["peak_bytes"], [step["operator"] for step in steps]) == (14, list(result.solution.order))
 
 
 def test_the_trace_shows_operators_and_live_bytes(problem: MemoryOrdering, result: Result[Ordering]) -> None:

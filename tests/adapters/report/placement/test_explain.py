@@ -89,8 +89,7 @@ def test_why_nothing_fits() -> None:
         device["memory_bytes"] = 2_000
     problem = changed(cluster=tight)
     nothing = Result[Schedule](problem="placement", status="infeasible", termination="completed", solver="fake")
-    assert "needs 3,000 bytes" in ow.explain(problem, nothing)
-    assert "1,000 bytes short" in ow.explain(problem, nothing)
+    assert ow.explain(problem, nothing).startswith("No placement obeys all rules. ow.conflict(problem) names")
     said = nothing.model_copy(update={"reason": "the solver's own words"})
     assert "No placement obeys all rules: the solver's own words. ow.conflict" in ow.explain(problem, said)
     unknown = Result[Schedule](problem="placement", status="unknown", termination="time_limit", solver="fake")
