@@ -18,10 +18,9 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower, summed
-from opweave.problems.arrays import IntArray, IntMatrix
+from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_ordering.arrays import (
     BACKWARD,
     FORWARD,
@@ -38,141 +37,39 @@ from opweave.solvers.memory_ordering.arrays import (
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 
-LEAST_PEAK = 0
-SHRINK_LOW = 1
-SHRINK_HIGH = 2
-SHRINK_RECENT = 3
 
-KEY, DONE = 4, -1
-"""Columns of an entry of the heap: three of its key, and the operator; and what an operator waits for that has run."""
+def greedy(arrays: OrderingArrays, sign: int) -> IntArray:
+    """The order that takes the ready operator with the smallest footprint from one end; the first comes first.
 
-PORTFOLIO: tuple[tuple[int, int], ...] = (
-    (FORWARD, LEAST_PEAK),
-    (FORWARD, SHRINK_LOW),
-    (FORWARD, SHRINK_HIGH),
-    (FORWARD, SHRINK_RECENT),
-    (BACKWARD, LEAST_PEAK),
-    (BACKWARD, SHRINK_LOW),
-    (BACKWARD, SHRINK_HIGH),
-    (BACKWARD, SHRINK_RECENT),
-)
-"""(direction, rule) pairs worth trying; no single rule is best on all families of graphs."""
-
-
-def greedy(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
-    """The order that a rule builds from one end; the first operator comes first."""
-    order = np.empty(len(arrays.made), dtype=np.int64)
-    heap = np.empty((len(order) + len(arrays.reads), KEY), dtype=np.int64)
-    waiting = np.diff(arcs_ahead(arrays, -sign)[0])
-    left, live = initial_left(arrays, sign), initial_bytes(arrays, sign)
-    step_of, ahead, readers = (arrays.start, arrays.script), arcs_ahead(arrays, sign), arrays.readers
-    heap_order(*step_of, *ahead, arrays.readers_start, readers, waiting, left, live, sign, rule, heap, order)
-    return order if sign == FORWARD else order[::-1].copy()
-
-
-@helper
-def _comes_first(heap: IntMatrix, a: int, b: int) -> bool:
-    """Whether entry a of a heap comes before entry b, column by column."""
-    column = 0
-    while column < KEY - 1 and heap[a, column] == heap[b, column]:
-        column += 1
-    return bool(heap[a, column] < heap[b, column])
-
-
-@helper
-def _swap(heap: IntMatrix, a: int, b: int) -> None:
-    for column in range(KEY):
-        heap[a, column], heap[b, column] = heap[b, column], heap[a, column]
-
-
-@helper
-def _push(heap: IntMatrix, used: int, rule: int, cost: int, live: int, far: int, v: int, stamp: int) -> int:
-    """Put an operator into a heap, and return the number of entries.
-
-    By ``LEAST_PEAK``, the key is the footprint; by the other rules, the memory freed, then position or recency.
+    A ready operator's footprint changes only when it becomes the one that decides whether a storage that it reads stays
+    live. It only falls, so the operator is pushed again, and older entries are skipped.
     """
-    first, delta, tie = cost - live, far - live, v
-    if rule != LEAST_PEAK:
-        first = 0 if delta <= 0 else 1
-        delta = min(delta, 0)
-        if rule == SHRINK_HIGH:
-            tie = -v
-        elif rule == SHRINK_RECENT:
-            tie = -stamp
-    heap[used, 0], heap[used, 1], heap[used, 2], heap[used, 3] = first, delta, tie, v
-    at = used
-    while at > 0 and _comes_first(heap, at, (at - 1) >> 1):
-        _swap(heap, at, (at - 1) >> 1)
-        at = (at - 1) >> 1
-    return used + 1
-
-
-@helper
-def _drop_first(heap: IntMatrix, used: int) -> int:
-    """Take the first entry out of a heap, and return the number of entries."""
-    used -= 1
-    _swap(heap, 0, used)
-    at, least = 0, -1
-    while least != at:
-        at = max(least, 0)
-        least = at
-        for child in range(2 * at + 1, min(2 * at + 3, used)):
-            if _comes_first(heap, child, least):
-                least = child
-        if least != at:
-            _swap(heap, at, least)
-    return used
-
-
-@loop
-def heap_order(
-    start: IntArray,
-    script: IntArray,
-    enters_start: IntArray,
-    enters: IntArray,
-    readers_start: IntArray,
-    readers: IntArray,
-    waiting: IntArray,
-    left: IntArray,
-    live: int,
-    sign: int,
-    rule: int,
-    heap: IntMatrix,
-    order: IntArray,
-) -> None:
-    """Repeatedly take the ready operator with the smallest key, in the given direction.
-
-    A ready operator's key changes only when it becomes the one operator that decides whether a storage that it reads
-    stays live. Keys only fall, so the operator is pushed again and stale entries are skipped.
-    """
-    used, placed = 0, 0
-    for v in range(len(order)):
-        if waiting[v] == 0:
+    start, script = arrays.start.tolist(), arrays.script.tolist()
+    first, ahead = (each.tolist() for each in arcs_ahead(arrays, sign))
+    readers_start, readers = arrays.readers_start.tolist(), arrays.readers.tolist()
+    waiting, left = np.diff(arcs_ahead(arrays, -sign)[0]).tolist(), initial_left(arrays, sign).tolist()
+    live, heap, done, order = initial_bytes(arrays, sign), [], [False] * len(arrays.made), []
+    changed = [v for v, count in enumerate(waiting) if count == 0]
+    while changed or heap:
+        for v in changed:
             cost, far = step(start, script, v, live, left, sign)
-            used = _push(heap, used, rule, cost, live, far, v, placed)
-    while placed < len(order):
-        v = heap[0, KEY - 1]
-        used = _drop_first(heap, used)
-        if waiting[v] == DONE:
+            heappush(heap, (cost - live, far - live, v))
+        v = heappop(heap)[-1]
+        changed = []
+        if done[v]:
             continue
-        waiting[v] = DONE
-        order[placed] = v
-        placed += 1
+        done[v] = True
+        order.append(v)
         _, live = step(start, script, v, live, left, sign)
         pass_over(start, script, v, left, sign)
-        for k in range(enters_start[v], enters_start[v + 1]):
-            w = enters[k]
+        for w in ahead[first[v] : first[v + 1]]:
             waiting[w] -= 1
-            if waiting[w] == 0:
-                cost, far = step(start, script, w, live, left, sign)
-                used = _push(heap, used, rule, cost, live, far, w, placed)
+            changed += [w] if waiting[w] == 0 else []
         for k in range(start[v] + 3, start[v] + script[start[v] + 2], 2):
-            s = script[k]
-            for r in range(readers_start[s], readers_start[s + 1] if left[s] == 1 and script[k + 1] > 0 else 0):
-                w = readers[r]
-                if waiting[w] == 0:
-                    cost, far = step(start, script, w, live, left, sign)
-                    used = _push(heap, used, rule, cost, live, far, w, placed)
+            if left[script[k]] == 1 and script[k + 1] > 0:
+                alone = readers[readers_start[script[k]] : readers_start[script[k] + 1]]
+                changed += [w for w in alone if waiting[w] == 0 and not done[w]]
+    return np.asarray(order if sign == FORWARD else order[::-1], dtype=np.int64)
 
 
 Rows = list[list[int]]
@@ -338,8 +235,8 @@ BY_NAME: dict[str, Order] = {
 def starting_orders(instance: OrderingInstance, arrays: OrderingArrays) -> Iterator[IntArray]:
     """The listed order, every greedy one, and the others by name: what searches improve."""
     yield definition(instance)
-    for sign, rule in PORTFOLIO:
-        yield greedy(arrays, sign, rule)
+    for sign in (FORWARD, BACKWARD):
+        yield greedy(arrays, sign)
     for build in (rpo, lpmf, bfs, dfs):
         yield build(instance)
 

@@ -1,17 +1,17 @@
 """Lower bounds of the footprint of single steps, of the peak and of the total.
 
-In every order, the state in which v runs contains v's ancestors and none of its descendants. L1 counts the bytes that
-every such state holds. L2 is the least number of bytes that any such state holds, found by one minimum cut; it is never
-below L1.
+In every order, the state in which v runs contains v's ancestors and none of its descendants. L2 is the least number of
+bytes that any such state holds, found by one minimum cut.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable
 
+import numpy as np
+
+from opweave.formulations.memory_ordering.instance import OrderingInstance, summed
 from opweave.problems.arrays import IntArray
-from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.solvers.memory_ordering.arrays import OrderingArrays, footprints
 from opweave.solvers.memory_ordering.closure import OUTSIDE, SideArray, least_live, sides_around
 
@@ -39,7 +39,7 @@ def step_bound(arrays: OrderingArrays, v: int) -> int:
     return least_live(arrays, side)[0] + least_increase(arrays, v, side)
 
 
-def peak_bound(arrays: OrderingArrays, order: IntArray) -> int:
+def peak_bound(arrays: OrderingArrays, order: IntArray, should_stop: Callable[[], bool] = lambda: False) -> int:
     """The largest L2 of all operators, or the bytes live before the first step; most are never evaluated.
 
     The footprints of any order bound every operator's L2 from above. So operators are taken by decreasing footprint,
@@ -51,10 +51,12 @@ def peak_bound(arrays: OrderingArrays, order: IntArray) -> int:
         The problem.
     order
         Any order; the better it is, the fewer cuts are needed.
+    should_stop
+        Asked before every cut; what was found until then is a bound.
     """
     best, keys = arrays.start_bytes, upper_keys(arrays, [order])
     for v in np.argsort(-keys, kind="stable").tolist():
-        if keys[v] <= best:
+        if keys[v] <= best or should_stop():
             break
         best = max(best, step_bound(arrays, v))
     return best
@@ -69,42 +71,8 @@ def upper_keys(arrays: OrderingArrays, orders: list[IntArray]) -> IntArray:
     return keys
 
 
-def reachability(successors: Adjacency) -> NDArray[np.uint8]:
-    """Descendants of every operator as packed bits. Shape (operators, ceil(operators / 8))."""
-    count = len(successors)
-    bits = np.zeros((count, (count + 7) // 8), dtype=np.uint8)
-    for v in topological_order(successors)[::-1].tolist():
-        for w in successors[v].tolist():
-            bits[v] |= bits[w]
-            bits[v, w >> 3] |= 128 >> (w & 7)
-    return bits
-
-
-def forced_footprints(arrays: OrderingArrays) -> IntArray:
-    """L1 of every operator: bytes that its step holds in every order. Shape (operators,).
-
-    A storage is held at v when its producer comes before v and it is kept, or v or an operator after v reads it.
-    Takes operators^2 / 4 bytes of memory.
-    """
-    count = len(arrays.made)
-    after = reachability(Adjacency(arrays.after_start, arrays.after))
-    before = reachability(Adjacency(arrays.before_start, arrays.before))
-    own = np.zeros(before.shape, dtype=np.uint8)
-    index = np.arange(count)
-    own[index, index >> 3] = 128 >> (index & 7)
-    until = before | own
-    held = np.zeros(count, dtype=np.int64)
-    for s in np.flatnonzero(arrays.counts & (arrays.size > 0)).tolist():
-        producer = arrays.producer[s]
-        here = np.full(before.shape[1], 255, dtype=np.uint8) if producer < 0 else after[producer].copy()
-        if not arrays.kept[s]:
-            here &= np.bitwise_or.reduce(
-                until[arrays.readers[arrays.readers_start[s] : arrays.readers_start[s + 1]]], axis=0
-            )
-        held += np.unpackbits(here, count=count) * arrays.size[s]
-    for v in range(count):
-        side = np.zeros(count, dtype=np.int8)
-        if arrays.over_start[v] < arrays.over_start[v + 1]:
-            side[np.unpackbits(after[v], count=count).astype(bool)] = OUTSIDE
-        held[v] += least_increase(arrays, v, side)
-    return held
+def own_footprints(instance: OrderingInstance) -> IntArray:
+    """What every step needs by itself: what its operator reads and makes, and its workspace. Shape (operators,)."""
+    made = summed(instance.writes, instance.size)
+    saved = np.minimum(made, summed(instance.overwrite, instance.size))
+    return np.asarray(summed(instance.reads, instance.size) + instance.stay() - saved)

@@ -8,14 +8,13 @@ footprint for objective "peak", the sum of footprints for "total". A search that
 in the graph's width.
 
 Two additions to the paper, which the option ``plain`` leaves out: cheap operators go first, and a state is pruned when
-its metric plus the least possible addition of the remaining steps reaches the incumbent. Both forms deviate in one
-point: a state with a single predecessor state is not remembered, so that long chains take no memory.
+its metric plus the least possible addition of the remaining steps reaches the incumbent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import add
 from typing import NamedTuple
 
@@ -29,10 +28,10 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.arguments import checked_whole
-from opweave.solvers.memory_ordering.arrays import arrays_of
-from opweave.solvers.memory_ordering.baselines import BY_NAME
-from opweave.solvers.memory_ordering.bounds import forced_footprints
-from opweave.solvers.memory_ordering.totals import FORCED_OPERATORS, prove_total
+from opweave.solvers.memory_ordering.arrays import FORWARD, arrays_of
+from opweave.solvers.memory_ordering.baselines import definition, greedy
+from opweave.solvers.memory_ordering.bounds import own_footprints, peak_bound
+from opweave.solvers.memory_ordering.totals import prove_total
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
@@ -93,10 +92,7 @@ class StateWalk:
         self._rules = rules
         self._limit = limit
         self._reads, self._after = instance.reads.lists(), instance.after.lists()
-        self._before = instance.before.lists()
-        self._waiting = [len(row) for row in self._before]
-        self._fed = [0] * instance.operators
-        self._tops = 0
+        self._waiting = [len(row) for row in instance.before.lists()]
         self._unread_by: list[int] = [len(row) for row in instance.readers.lists()]
         self._size: list[int] = instance.size.tolist()
         self._mortal: list[bool] = (~instance.kept).tolist()
@@ -123,16 +119,9 @@ class StateWalk:
             cost -= size * min(slots, sum(self._unread_by[s] == 1 for s in storages))
         return Move(v, cost, self.live + self._made[v] - dying)
 
-    def crowns(self, v: int) -> bool:
-        """Whether all operators that have run precede ``v``; then the state with ``v`` is reached only from here."""
-        return self._tops == sum(self._fed[u] == 0 for u in self._before[v])
-
     def run(self, move: Move) -> list[int]:
         """Add an operator; return those that it makes ready."""
         v = move.operator
-        self._tops += 1 - sum(self._fed[u] == 0 for u in self._before[v])
-        for u in self._before[v]:
-            self._fed[u] += 1
         self.state |= 1 << v
         self.live = move.live
         self.path.append(v)
@@ -148,9 +137,6 @@ class StateWalk:
     def undo(self, live: int) -> None:
         """Remove the last operator; ``live`` are the live bytes before it."""
         v = self.path.pop()
-        for u in self._before[v]:
-            self._fed[u] -= 1
-        self._tops -= 1 - sum(self._fed[u] == 0 for u in self._before[v])
         self.state ^= 1 << v
         self.live = live
         for s in self._reads[v]:
@@ -164,9 +150,6 @@ STATE_BYTES = 1_000
 
 MOST_BYTES = 1 << 29
 """Memory, in bytes, that determines the default of ``max_states``."""
-
-EXPLAINING_STATES = 20_000
-"""Most states searched to report by how much a limit is out of reach."""
 
 STOP_INTERVAL = 256
 """Moves between two checks of the time."""
@@ -258,8 +241,7 @@ class _Search:
         owed = frame.owed - self.least[move.operator] if self.least else 0
         if self.least is not None and self.ceiling is not None and metric + owed >= self.ceiling:
             return None
-        # A state with a single predecessor recurs only when that predecessor recurs, which is remembered.
-        if not self.walk.crowns(move.operator) and not self._improves(self.walk.state | 1 << move.operator, metric):
+        if not self._improves(self.walk.state | 1 << move.operator, metric):
             return None
         enabled = self.walk.run(move)
         if len(self.walk.path) == self.operators:
@@ -332,7 +314,7 @@ def solve_btsearch(problem: MemoryOrdering, run: Run, most_states: int | None = 
         stopped = run.termination() if run.should_stop() else Termination.BUDGET
         return Outcome(stopped, reason="no order was found before the search ended" if run.best is None else None)
     if run.objective is None:
-        return Outcome(infeasible=True, reason=_why_infeasible(problem, instance, rules, search))
+        return Outcome(infeasible=True, reason=_why_infeasible(problem))
     run.proved(run.objective, "btsearch")
     return Outcome(run.termination())
 
@@ -361,22 +343,21 @@ def _search_for(
 
 
 def _prove_lower_bound(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
-    """Least footprint of every step in any order, within half of the time; reports the bound that follows."""
-    arrays = arrays_of(instance)
+    """Report a bound within half of the time; for totals, return the least footprint of every step."""
     with run.share(0.5):
         if problem.objective == "total":
             return prove_total(problem, run)
-        if instance.operators > FORCED_OPERATORS or run.should_stop():
-            run.proved(instance.start_bytes(), "the graph inputs")
-            return np.zeros(instance.operators, dtype=np.int64)
-        footprints = forced_footprints(arrays)
-        run.proved(max(instance.start_bytes(), int(footprints.max(initial=0))), "L1")
-        return footprints
+        least = own_footprints(instance)
+        run.proved(max(instance.start_bytes(), int(least.max(initial=0))), "single steps")
+        if not run.should_stop():
+            arrays = arrays_of(instance)
+            run.proved(peak_bound(arrays, greedy(arrays, FORWARD), run.should_stop), "L2")
+        return least
 
 
 def _report_listed_order(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> None:
     """Report the listed order first, if it is allowed; the search of a large graph may use up all time."""
-    order = instance.ordering(BY_NAME["definition"](instance))
+    order = instance.ordering(definition(instance))
     judged = problem.evaluate(order)
     if judged.feasible and judged.objective is not None:
         run.found(order, judged.objective)
@@ -389,33 +370,7 @@ def _inputs_too_large(start: int, limit: int) -> str:
     )
 
 
-def _why_infeasible(
-    problem: MemoryOrdering, instance: OrderingInstance, rules: Sequence[StepRule], search: _Search
-) -> str:
-    """A sentence with the least peak without the limit and its operator, if few states suffice to find them."""
-    limit = problem.limit_bytes
-    contradiction = f"the side constraints ({', '.join(sorted({c.kind for c in problem.constraints}))}) leave no order"
-    if limit is None:
-        return contradiction
-    best: list[tuple[list[int], int]] = []
-    free = replace(
-        search,
-        walk=StateWalk(instance, rules, None),
-        combine=max,
-        metric=instance.start_bytes(),
-        least=[0] * instance.operators,
-        ceiling=None,
-        max_states=EXPLAINING_STATES,
-        found=lambda path, metric: best.append((path, metric)),
-    )
-    if not free.complete():
-        return f"no order stays within the limit of {limit:,} bytes"
-    if not best:
-        return contradiction
-    path, peak = best[-1]
-    profile = problem.evaluate(instance.ordering(np.asarray(path, dtype=np.int64))).details
-    assert profile is not None
-    return (
-        f"every order needs at least {peak:,} bytes (the best of them at operator {profile.peak_operator!r}); that is "
-        f"{counted(peak - limit, 'byte')} more than the limit of {limit:,}"
-    )
+def _why_infeasible(problem: MemoryOrdering) -> str:
+    if problem.limit_bytes is not None:
+        return f"no order stays within the limit of {problem.limit_bytes:,} bytes"
+    return f"the side constraints ({', '.join(sorted({c.kind for c in problem.constraints}))}) leave no order"

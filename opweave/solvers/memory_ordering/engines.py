@@ -8,12 +8,14 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_engines
-from opweave.solvers.memory_ordering.arrays import arrays_of, peak, total
-from opweave.solvers.memory_ordering.baselines import PORTFOLIO, definition, greedy
-from opweave.solvers.memory_ordering.bounds import forced_footprints, peak_bound
+from opweave.solvers.memory_ordering.arrays import FORWARD, arrays_of, peak, total
+from opweave.solvers.memory_ordering.baselines import greedy, starting_orders
+from opweave.solvers.memory_ordering.bounds import peak_bound
+from opweave.solvers.memory_ordering.totals import ceiling
+from opweave.solvers.trivial import trivial_bound
 
-BOUNDED_OPERATORS = 5_000
-"""Most operators of a graph whose lower bound is computed before an engine runs. Engines do not solve larger graphs."""
+MOST_BOUNDED = 5_000
+"""Most operators of a graph whose peak is bounded before an engine runs. Engines do not solve larger graphs."""
 
 
 def best_greedy_order(problem: MemoryOrdering) -> Ordering | None:
@@ -23,26 +25,22 @@ def best_greedy_order(problem: MemoryOrdering) -> Ordering | None:
     except ContradictionError:
         return None
     arrays = arrays_of(instance)
-    orders = [definition(instance), *(greedy(arrays, sign, rule) for sign, rule in PORTFOLIO)]
-    if problem.limit_bytes is not None:
-        orders = [order for order in orders if peak(arrays, order) <= problem.limit_bytes]
+    orders = [order for order in starting_orders(instance, arrays) if peak(arrays, order) <= ceiling(problem)]
     measure = peak if problem.objective == "peak" else total
     best = min(orders, key=lambda order: measure(arrays, order), default=None)
     return None if best is None else instance.ordering(best)
 
 
 def lower_bound(problem: MemoryOrdering) -> int | None:
-    """The largest L2 bound of the peak, or the sum of the L1 bounds for the total; None for very large graphs."""
+    """The largest L2 bound of the peak, and the trivial one for the total."""
+    if problem.objective == "total" or len(problem.graph.operators) > MOST_BOUNDED:
+        return trivial_bound(problem)  # type: ignore[return-value]
     try:
         instance = lower(problem)
     except ContradictionError:
         return None
-    if instance.operators > BOUNDED_OPERATORS:
-        return None
     arrays = arrays_of(instance)
-    if problem.objective == "total":
-        return int(forced_footprints(arrays).sum())
-    return peak_bound(arrays, greedy(arrays, *PORTFOLIO[0]))
+    return peak_bound(arrays, greedy(arrays, FORWARD))
 
 
 KNOWN_BEFORE = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)

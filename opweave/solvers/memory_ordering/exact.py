@@ -6,8 +6,7 @@ Each step runs only if the steps before it left a gap between incumbent and boun
 2. the largest L2 bound, evaluated lazily;
 3. min-cut local search on the best starts;
 4. with growing budgets, in turn: searches at the bound (a refusal raises the bound to the least refused footprint),
-   inside the gap, and just below the incumbent; targets that a small search leaves open are searched again with the
-   precedences that they force.
+   inside the gap, and just below the incumbent, there with the precedences that this target forces.
 """
 
 from __future__ import annotations
@@ -98,11 +97,7 @@ def improve(arrays: OrderingArrays, order: IntArray, rounds: int, should_stop: C
 
 
 FIRST_BUDGET = 500
-SMALL_SEARCH = 3_000_000
-"""States times operators up to which a search costs less than first finding forced precedences."""
-
-NEARLY_CLOSED = 0.01
-"""Gap up to which forced precedences come before any search, because they are best at closing small gaps."""
+"""States of a first search."""
 
 SEARCHED_BYTES = 1 << 30
 """Memory limit for the states of one search; it bounds the budget."""
@@ -110,10 +105,8 @@ SEARCHED_BYTES = 1 << 30
 MOST_STATES = 1 << 22
 """Default budget of the last and largest search."""
 
-FIRST_STARTS = 5
-FIRST_ROUNDS = 40
-MORE_ROUNDS = 400
-"""Local search: some starts before the state search; all starts, for longer, once that search proves hard."""
+STARTS, ROUNDS = 5, 40
+"""Local search: the best starts before the state search, and minimum cuts for each."""
 
 
 @dataclass(eq=False)
@@ -209,43 +202,31 @@ class PeakSearch:
                 self.bounding_operator = self.instance.names[v]
                 self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
 
-    def polish(self, starts: int = FIRST_STARTS, rounds: int = FIRST_ROUNDS) -> None:
+    def polish(self) -> None:
         """Run min-cut local search on the best starts."""
         self.run.enter("min-cut local search")
-        for order in sorted(self.orders, key=lambda order: peak(self.arrays, order))[:starts]:
+        for order in sorted(self.orders, key=lambda order: peak(self.arrays, order))[:STARTS]:
             if self.settled():
                 return
-            better = improve(self.arrays, order, rounds, self.run.should_stop)
+            better = improve(self.arrays, order, ROUNDS, self.run.should_stop)
             self.keys = np.minimum(self.keys, upper_keys(self.arrays, [better]))
             self.consider(better)
 
     def search(self, most_states: int) -> bool:
-        """Search at several targets in turn, with growing budgets; return whether the gap closed or time ran out."""
+        """Search with growing budgets; return whether the gap closed or time ran out."""
         self.run.enter("state search")
         words = (self.instance.operators + 63) // 64
         most = min(most_states, SEARCHED_BYTES // (24 * words + 100))
         budget = min(FIRST_BUDGET, most)
-        small = SMALL_SEARCH // max(1, self.instance.operators)
-        if self.peak - self.bound <= NEARLY_CLOSED * self.peak:
-            self._undercut(budget)
         while True:
-            if budget > small >= budget // 2:
-                self.polish(starts=len(self.orders), rounds=MORE_ROUNDS)
-            self._turn(budget, easy=budget <= small)
+            self._probe(self.bound, budget)
+            self._divide(budget)
+            self._undercut(budget)
             if self.settled():
                 return True
             if budget == most:
                 return False
             budget = min(2 * budget, most)
-
-    def _turn(self, budget: int, *, easy: bool) -> None:
-        """Use one budget: at the bound, then inside the gap and just below the incumbent."""
-        self._probe(self.bound, budget)
-        if easy:
-            self._divide(budget, self._probe)
-        else:
-            self._undercut(budget)
-            self._divide(budget, self._tighten)
 
     def adopt(self) -> None:
         """Take over a better order and a better bound that others have reported to the run."""
@@ -269,12 +250,12 @@ class PeakSearch:
         self.adopt()
         return stop or self.closed or self.hopeless
 
-    def _divide(self, budget: int, decide_target: Callable[[int, int], bool]) -> None:
+    def _divide(self, budget: int) -> None:
         """Decide targets in the middle and at the quarters of the gap, until none of them can be decided."""
         quarters = [1, 3, 2]
         while quarters and not self.settled():
             target = self.bound + quarters.pop() * (self.peak - self.bound) // 4
-            if decide_target(target, budget):
+            if self._probe(target, budget):
                 quarters = [1, 3, 2]
 
     def _undercut(self, budget: int) -> None:

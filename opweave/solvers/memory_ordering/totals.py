@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,76 +29,43 @@ from opweave.solvers.memory_ordering.arrays import (
     total,
 )
 from opweave.solvers.memory_ordering.baselines import starting_orders
-from opweave.solvers.memory_ordering.bounds import forced_footprints, step_bound, upper_keys
+from opweave.solvers.memory_ordering.bounds import own_footprints, step_bound, upper_keys
 from opweave.solvers.run import Run
 
 SWEEPS = 20
 KICKS = 300
 KICK_MOVES = 6
-CUT_OPERATORS = 2_000
-CUTS = 16
-FORCED_OPERATORS = 30_000
+MOST_CUTS, CUTS = 2_000, 16
 NO_CEILING = 1 << 62
 SLICE = 5_000_000
 """Steps over a neighbour (tens of nanoseconds each when compiled) between two checks of the time."""
 
 
-@dataclass(eq=False)
-class Footprints:
-    """The least footprint of every operator's step in any order, as far as it is known. Shape (operators,).
-
-    ``open`` are the operators whose bounds one more cut may raise, the most promising last.
-    """
-
-    least: IntArray
-    open: list[int]
-    source: str
-
-    @classmethod
-    def first(cls, arrays: OrderingArrays, order: IntArray | None, most: int) -> Footprints:
-        """L1, and 0 above 30,000 operators; cuts follow up to ``most`` operators.
-
-        The footprints of any order bound those of L2 from above: they tell where cuts may raise much, or nothing.
-        """
-        count = len(arrays.made)
-        if count > FORCED_OPERATORS:
-            return cls(np.zeros(count, dtype=np.int64), [], "nothing")
-        least = forced_footprints(arrays)
-        gain = upper_keys(arrays, [] if order is None else [order]) - least
-        promising = [v for v in np.argsort(gain, kind="stable").tolist() if gain[v] > 0]
-        return cls(least, promising if count <= most else [], "sum of L1")
-
-    def raise_all(self, arrays: OrderingArrays, run: Run) -> None:
-        """Raise bounds to L2, by one minimum cut each, as far as time allows."""
-        while self.open and not run.should_stop():
-            v = self.open.pop()
-            self.least[v] = max(self.least[v], step_bound(arrays, v))
-            self.source = "sum of L1 and L2" if self.open else "sum of L2"
-            if len(self.open) % CUTS == 0:
-                run.proved(int(self.least.sum()), self.source)
-        run.proved(int(self.least.sum()), self.source)
-
-
 def prove_total(problem: MemoryOrdering, run: Run) -> IntArray:
-    """Report the sum of every step's least footprint as a bound.
+    """Report the sum of every step's least footprint as a bound, raised to L2 by one minimum cut each.
 
-    Without a time limit there are cuts up to 2,000 operators only.
+    The footprints of the best order bound those of L2 from above: they tell where cuts may raise much, or nothing.
+    Without a time limit there are 2,000 cuts at most.
 
     Returns
     -------
     IntArray
-        The least footprint of every operator's step. Shape (operators,).
+        The least footprint of every operator's step, as far as it is known. Shape (operators,).
     """
     instance = lower(problem)
-    arrays = arrays_of(instance)
+    arrays, least = arrays_of(instance), own_footprints(instance)
     run.enter("minimum cuts")
-    if run.should_stop():
-        run.proved(0, "nothing")
-        return np.zeros(instance.operators, dtype=np.int64)
+    run.proved(int(least.sum()), "sum of single steps")
     order = None if run.best is None else instance.positions(run.best)  # type: ignore[arg-type]
-    known = Footprints.first(arrays, order, CUT_OPERATORS if run.time_limit is None else FORCED_OPERATORS)
-    known.raise_all(arrays, run)
-    return known.least
+    gain = upper_keys(arrays, [] if order is None else [order]) - least
+    for count, v in enumerate(np.argsort(-gain, kind="stable").tolist()):
+        if gain[v] <= 0 or run.should_stop() or (run.time_limit is None and count == MOST_CUTS):
+            break
+        least[v] = max(least[v], step_bound(arrays, v))
+        if count % CUTS == 0:
+            run.proved(int(least.sum()), "sum of L2")
+    run.proved(int(least.sum()), "sum of L2")
+    return least
 
 
 def report_greedy_totals(problem: MemoryOrdering, run: Run) -> list[IntArray]:
@@ -110,7 +76,7 @@ def report_greedy_totals(problem: MemoryOrdering, run: Run) -> list[IntArray]:
     known = run.best
     kept: list[IntArray] = []
     for order in starting_orders(instance, arrays):
-        if peak(arrays, order) <= _ceiling(problem):
+        if peak(arrays, order) <= ceiling(problem):
             kept.append(order)
             run.found(instance.ordering(order), total(arrays, order))
         if run.should_stop():
@@ -118,7 +84,8 @@ def report_greedy_totals(problem: MemoryOrdering, run: Run) -> list[IntArray]:
     return kept if known is None else [instance.positions(known), *kept]  # type: ignore[arg-type]
 
 
-def _ceiling(problem: MemoryOrdering) -> int:
+def ceiling(problem: MemoryOrdering) -> int:
+    """The limit of a problem, or more than any footprint."""
     return NO_CEILING if problem.limit_bytes is None else problem.limit_bytes
 
 
@@ -129,18 +96,18 @@ def improve_total(problem: MemoryOrdering, run: Run, starts: Sequence[IntArray],
     """
     instance = lower(problem)
     arrays = arrays_of(instance)
-    ceiling = _ceiling(problem)
+    most = ceiling(problem)
     run.enter("local search")
     best: IntArray | None = None
     for start in sorted(starts, key=lambda order: total(arrays, order)):
-        order = shift(arrays, start, ceiling, SWEEPS, run.should_stop)
+        order = shift(arrays, start, most, SWEEPS, run.should_stop)
         if best is None or total(arrays, order) < total(arrays, best):
             best = order
             run.found(instance.ordering(best), total(arrays, best))
         if run.should_stop():
             return
     if best is not None and len(best) > 1:
-        _kick(arrays, instance, best, ceiling, run, kicks)
+        _kick(arrays, instance, best, most, run, kicks)
 
 
 def _kick(
