@@ -19,12 +19,13 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a node reads or makes: its name, and bytes, shape and element type."""
+    """What a node reads or makes: its name, bytes, shape and element type, and the key of what owns its storage."""
 
     name: str
     bytes: int
     shape: tuple[int, ...] | None
     dtype: str
+    owner: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Node:
     inputs, outputs
         Keys of values.
     view
-        Whether the output shares the storage of the first input.
+        Whether the node makes nothing new: one output shares the storage of the first input, several have owners.
     folds
         Whether a runtime computes the node once, before it runs, if all its inputs are constant.
     flops, workspace_bytes
@@ -124,7 +125,7 @@ def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
     planned: list[Node] = []
     for node in parts.nodes:
         first = node.inputs[0] if node.inputs else None
-        if node.view and first in fixed:  # another name for a constant
+        if node.view and first in fixed and not node.changes:  # another name for a constant
             source |= dict.fromkeys(node.outputs, source.get(first, first))
             fixed.update(node.outputs)
         elif node.folds and fixed.issuperset(node.inputs):
@@ -140,13 +141,14 @@ def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
     try:
         operators = [_operator(node, ids.take(node.name), name, fixed, source, inplace_kinds) for node in planned]
         owner = {node.outputs[0]: node.inputs[0] for node in planned if _is_alias(node, values)}
+        owner |= {key: value.owner for key, value in values.items() if value.owner is not None}
         tensors = [
             Tensor(
                 id=name[key],
                 bytes=values[key].bytes,
                 alias_of=name[owner[key]] if key in owner else None,
                 shape=values[key].shape,
-                dtype=values[key].dtype,
+                dtype=values[key].dtype or None,
             )
             for key in used
             if key not in fixed
@@ -208,11 +210,10 @@ def _in_order_of_state(nodes: Sequence[Node], values: dict[Hashable, Value]) -> 
     found = list(nodes)
 
     def follow(before: int, after: int) -> None:
-        token = ("state", before)
-        if token not in found[before].outputs:
+        if set(found[before].outputs).isdisjoint(found[after].inputs):
+            token = ("state", before)
             values[token] = Value(f"{nodes[before].name}.state", 0, None, "")
-            found[before] = replace(found[before], outputs=(*found[before].outputs, token))
-        if token not in found[after].inputs and before != after:
+            found[before] = replace(found[before], outputs=list(dict.fromkeys((*found[before].outputs, token))))
             found[after] = replace(found[after], inputs=(*found[after].inputs, token))
 
     for place, node in enumerate(nodes):

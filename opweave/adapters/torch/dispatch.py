@@ -77,8 +77,7 @@ def trace_step(
     except Exception as error:  # any error of the user's function or of torch
         raise InvalidInputError(f"{name}: {reason(error)}; {_what_to_do(error)}") from error
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    ids = [found for tensor in tensors_in((result, gradients)) if (found := ledger.tensor_id(tensor)) is not None]
-    return ledger.graph(name, ids)
+    return ledger.graph(tensors_in((result, gradients)))
 
 
 def trace_training(

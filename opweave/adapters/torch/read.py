@@ -75,7 +75,7 @@ def from_torch(
     else:
         program, name = prepare(model, args, kwargs), _name(model)
     ledger = Ledger(name, inplace_kinds, limits)
-    return ledger.graph(name, _Replay(program, ledger, name).outputs())
+    return ledger.graph(_Replay(program, ledger, name).outputs())
 
 
 def _name(model: object) -> str:
@@ -92,17 +92,15 @@ class _Replay:
         self._ledger = ledger
         self._where = where
         self._values: dict[Node, Any] = {}
-        self._ids: dict[Node, str] = {}
-        self._parts: dict[Node, dict[int, str]] = {}
+        self._behind: dict[Node, dict[Node, None]] = {}  # the makers of numbers that a number depends on
         self._tokens: dict[Node, torch.Tensor] = {}  # of 0 bytes, one for each number that is read from a tensor
-        self._behind: dict[Node, dict[Node, None]] = {}  # the makers of such numbers that a number depends on
         self._checked = _only_checked(program)
 
-    def outputs(self) -> list[str]:
-        """Run the whole program and return the ids of its output tensors."""
+    def outputs(self) -> list[torch.Tensor]:
+        """Run the whole program and return its output tensors."""
         import torch
 
-        found: list[str] = []
+        found: list[torch.Tensor] = []
         with torch.no_grad(), fake_mode():
             self._enter()
             for node in self._program.graph.nodes:
@@ -111,8 +109,7 @@ class _Replay:
                 elif node.op == "get_attr":
                     self._constant(node)
                 elif node.op == "output":
-                    leaves = (*node.all_input_nodes, *self._numbers(node))
-                    found = [self._ids[leaf] for leaf in leaves if leaf in self._ids]
+                    found = tensors_in([self._values[leaf] for leaf in node.all_input_nodes]) + self._numbers(node)
         return found
 
     def _enter(self) -> None:
@@ -131,7 +128,6 @@ class _Replay:
             target = held[node.name].target
             if target is None:
                 fake = self._values[node] = _fake(value)
-                self._ids[node] = node.name
                 self._ledger.add_input(node.name, fake)
                 continue
             real = self._held(target)
@@ -165,7 +161,8 @@ class _Replay:
         import torch
 
         if node.target is operator.getitem:
-            self._take(node)
+            source, position = node.args
+            self._values[node] = self._values[source][position]
             return
         if node in self._checked:
             self._values[node] = None
@@ -176,35 +173,23 @@ class _Replay:
             result = self._values[node] = node.target(*args, **kwargs)
         except Exception as error:  # torch raises errors from many exception trees here
             raise InvalidInputError(f"{self._where}: {title(node)}: {reason(error)}; {advice(error)}") from error
-        names = self._names(node, result)
         numbers = self._numbers(node)
         if isinstance(result, torch.SymInt | torch.SymFloat | torch.SymBool):
-            self._behind[node] = numbers
-            if not tensors_in((args, kwargs)):
-                return  # arithmetic with numbers
+            if not tensors_in((args, kwargs)):  # arithmetic with numbers
+                self._behind[node] = self._makers(node)
+                return
             self._behind[node] = {node: None}
             result = self._tokens[node] = torch.empty(0)
-            self._ids[node] = node.name
-        behind = [self._tokens[leaf] for leaf in numbers]
-        read = [*self._read_ids(node), *(self._ids[leaf] for leaf in numbers)]
-        ids = self._ledger.record(
-            Call(node.name, node.target, args, kwargs, result, names, behind, read, module_path(node))
-        )
-        self._parts[node] = ids
-        if isinstance(result, torch.Tensor) and 0 in ids:
-            self._ids[node] = ids[0]
+        names = self._names(node, result)
+        self._ledger.record(Call(node.name, node.target, args, kwargs, result, names, numbers, module_path(node)))
 
-    def _numbers(self, node: Node) -> dict[Node, None]:
+    def _makers(self, node: Node) -> dict[Node, None]:
         """The nodes that read from tensors the numbers behind a node's arguments."""
         return {maker: None for leaf in node.all_input_nodes for maker in self._behind.get(leaf, ())}
 
-    def _take(self, node: Node) -> None:
-        """Handle ``getitem``: take the element itself, under the name that its maker gave it."""
-        source, position = node.args
-        rows = self._values[source]
-        self._values[node] = rows[position]
-        if (name := self._parts[source].get(position % len(rows))) is not None:
-            self._ids[node] = name
+    def _numbers(self, node: Node) -> list[torch.Tensor]:
+        """The tensors of 0 bytes that stand for these numbers."""
+        return [self._tokens[maker] for maker in self._makers(node)]
 
     def _names(self, node: Node, result: object) -> dict[int, str]:
         if not isinstance(result, list | tuple):
@@ -214,19 +199,6 @@ class _Replay:
             if user.target is operator.getitem:
                 taken.setdefault(user.args[1] % len(result), user.name)
         return taken
-
-    def _read_ids(self, node: Node) -> list[str | None]:
-        """Ids of the tensors among the arguments, in the order in which the ledger visits them."""
-        import torch
-        from torch.utils._pytree import tree_leaves
-
-        ids: list[str | None] = []
-        for leaf in tree_leaves((node.args, dict(node.kwargs))):
-            if isinstance(leaf, torch.fx.Node):
-                value = self._values[leaf]
-                single = isinstance(value, torch.Tensor)
-                ids.extend([self._ids.get(leaf)] if single else [None] * len(tensors_in(value)))
-        return ids
 
     def _given(self, arguments: object) -> object:
         """Arguments with nodes replaced by values; tensors for the meta device are treated as if in main memory."""

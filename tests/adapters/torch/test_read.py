@@ -175,7 +175,7 @@ def test_every_order_of_in_place_operators_computes_the_same(make: Any) -> None:
     x = torch.randn(3, 4)
     program = prepare(make(), (x,))
     graph = from_torch(program)
-    tokens = [tensor.id for tensor in graph.tensors if tensor.id.endswith(".read")]
+    tokens = [tensor.id for tensor in graph.tensors if tensor.id.endswith(".state")]
     assert tokens  # the sum before must be told to come first
     expected = make()(x)
     expected = expected if isinstance(expected, tuple) else (expected,)
