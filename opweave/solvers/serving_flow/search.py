@@ -2,7 +2,7 @@
 
 The flow of a plan is that of its worst place, so most changes for the better leave it as it is. What all places let
 pass of the flow that is aimed at tells how far a plan is away. An aim that is reached grows; one that is missed comes
-closer to the best plan. The referee counts the tokens of plans that reach one.
+closer to the best plan, and where they meet, aims are high again. The referee counts the tokens of plans that reach one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ STEPS, CHUNK, REPORTED, ROUNDS = 100_000, 2_000, 10_000, 4
 WARM, COLD, DRAWS = 0.01, 3e-4, 6
 """Share of what places let pass that a step may lose, at the beginning and the end; random numbers of a step."""
 
-RAISED, FULL, TINY = 1.02, 1.0 - 1e-9, 1e-300
-"""How far an aim is above the best plan, at least; what counts as all that places should let pass; bytes of none."""
+RAISED, FIRST, FULL, TINY = 1.02, 1e-6, 1.0 - 1e-9, 1e-300
+"""How far an aim is above the best plan, at least; what counts as the flow of none, as a share of the least aim that was
+missed; what counts as all that places should let pass; bytes of none."""
 
 BLOCKS = "blocks"
 """The target of rules that bar blocks of layers from devices."""
@@ -216,10 +217,14 @@ def anneal(
 def search(problem: ServingFlow, run: Run) -> Outcome:
     """Anneal toward one aim after the other."""
     instance, random = lower(problem), np.random.default_rng(run.seed)
-    limits, aim = limits_of(instance), instance.bounded
-    missed, now = aim, np.zeros((len(instance.names), 2), dtype=np.int64)
+    limits, missed, passed, tried = limits_of(instance), instance.bounded, 0.0, None
+    now = np.zeros((len(instance.names), 2), dtype=np.int64)
     memory = np.zeros_like(now), np.zeros((3, len(limits.sizes))), np.zeros((3, len(now)))
     for _ in range(ROUNDS) if run.time_limit is None else count():
+        most = min(instance.bounded, 1.0 / run.bound if run.bound else np.inf)
+        low = 1.0 / run.objective if run.objective else FIRST * min(missed, most)
+        missed = most if missed <= low * RAISED**2 else min(missed, most)  # a round may fail where another would not
+        aim = min(most, max(max(low, passed) * RAISED, math.sqrt(low * missed)))
         if isinstance(run.best, LayerBlocks):
             now = np.asarray(instance.blocks(run.best), dtype=np.int64).reshape(-1, 2)
         for done in range(0, STEPS, CHUNK):
@@ -231,12 +236,10 @@ def search(problem: ServingFlow, run: Run) -> Outcome:
                 break
             if run.objective is None or done % REPORTED == 0:
                 report(instance, [(first, end) for first, end in now.tolist()], run)
-        better = report(instance, [(first, end) for first, end in now.tolist()], run)
-        if better and run.objective and run.bound and run.objective <= run.bound * (1.0 + 2.0 * CLOSE):
+        report(instance, [(first, end) for first, end in now.tolist()], run)
+        if run.best is not tried and run.objective and run.bound and run.objective <= run.bound * (1.0 + 2.0 * CLOSE):
+            tried = run.best
             prove_best(instance, run)
-        missed = missed if reached >= FULL else aim
-        most = min(instance.bounded, 1.0 / run.bound if run.bound else np.inf)
-        missed = min(missed, most)
-        low = 1.0 / run.objective if run.objective else 1e-6 * missed
-        aim = min(most, max((aim if reached >= FULL else low) * RAISED, float(np.sqrt(low * missed))))
+        passed = aim if reached >= FULL else 0.0
+        missed = missed if passed else aim
     return Outcome(run.termination())

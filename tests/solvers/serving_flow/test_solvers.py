@@ -19,7 +19,6 @@ from tests.strategies.serving_flow import serving_flows
 
 warnings.simplefilter("ignore", ow.ImplausibleWarning)
 
-SLOWER = pytest.mark.xfail(reason="the one annealing that is left needs longer than stages and annealing of blocks did")
 PUBLISHED = {"10 devices": 286.5874, "24 devices": 1289.5558, "24 in 3 regions": 1212.1768, "42 devices": 4892.2424}
 """Tokens per second of the plans in Helix's artifact, as Gurobi printed them."""
 
@@ -34,7 +33,7 @@ def test_published_plans_have_their_published_flow(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "flow"),
-    [("10 devices", 286.587), ("24 devices", 2045.641), pytest.param("24 in 3 regions", 1754.382, marks=SLOWER)],
+    [("10 devices", 286.587), ("24 devices", 2045.641), ("24 in 3 regions", 1754.382)],
 )
 def test_published_plans_are_matched_or_beaten_with_a_proof(name: str, flow: float) -> None:
     problem, plan = case(name)
@@ -116,7 +115,7 @@ def test_what_no_devices_can_hold_is_said() -> None:
     assert result.reason == "all devices together can hold 20 layers, and the model has 60"
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(4, marks=SLOWER)])
+@pytest.mark.parametrize("seed", [1, 4])
 def test_time_limits_hold_and_plans_are_not_worse_than_rules(seed: int) -> None:
     problem = random_case(seed)
     result = ow.solve(problem, time_limit=1.0)
