@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
@@ -73,6 +74,9 @@ def solver_for(
     ('a', 'b')
     """
 
+    if not (isinstance(problem, type) and issubclass(problem, Problem)):
+        raise InvalidInputError(f"solver_for takes a class of problems, such as ow.Placement, and not {problem!r:.60}")
+
     def register(function: FunctionT) -> FunctionT:
         called = function.__name__ if name is None else name
         said = (function.__doc__ or "").strip().partition("\n")[0] if about is None else about
@@ -107,4 +111,7 @@ def _called(function: Function, problem: Problem[Any, Any], run: Run) -> Outcome
             reason = judged.violations[0].message if judged.violations else "it has no objective"
             return Outcome(run.termination(), reason=f"the solver returned a plan that is not valid: {reason}")
         run.found(answer, judged.objective)
-    return answer if isinstance(answer, Outcome) else Outcome(run.termination())
+    if isinstance(answer, Outcome):
+        return answer
+    nothing = None if run.candidates else "the solver returned no plan and reported none with run.found"
+    return Outcome(run.termination(), reason=nothing)
