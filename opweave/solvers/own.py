@@ -73,7 +73,6 @@ def solver_for(
     >>> ow.solve(ow.MemoryOrdering(graph=graph), solver="as_listed").solution.order
     ('a', 'b')
     """
-
     if not (isinstance(problem, type) and issubclass(problem, Problem)):
         raise InvalidInputError(f"solver_for takes a class of problems, such as ow.Placement, and not {problem!r:.60}")
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.problems.errors import EngineError, InvalidInputError, checked_call
 from opweave.problems.graph import OpGraph
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Termination, Timings
@@ -39,6 +39,7 @@ SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
 
 
+@checked_call
 def solve(
     problem: Problem[SolutionT, DetailsT],
     *,

@@ -26,8 +26,8 @@ from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status, Termination
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.questions.answers import Report
 from opweave.problems.words import did_you_mean
+from opweave.solvers.questions.answers import Report
 from opweave.solvers.questions.changes import rebuilt
 from opweave.solvers.questions.relaxation import Case, Series
 from opweave.solvers.run import agree
