@@ -1,6 +1,6 @@
 """What extensions are made of: problems, formulations and solvers of one's own.
 
-``ow.Constraint``, ``ow.express`` and ``ow.solver_for`` are names of ``opweave`` itself, because most users need no more.
+``ow.Constraint``, ``ow.express`` and ``ow.solver_for`` are names of ``opweave`` itself; most users need no more.
 
 data
     ``Problem``, ``Solution``, ``Details``; fields ``Name``, ``Bytes``, ``Seconds``, ``Amount``, ``Count``, ``Many``,

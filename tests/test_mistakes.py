@@ -84,7 +84,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a device misspelt": (lambda _: placed(constraints=[ow.Pin("left", "gpu O")]), "the cluster has 'gpu 0', 'gpu 1'"),
     "no list": (
         lambda _: placed(constraints=ow.Pin("left", "gpu 0")),
-        "constraints: a list is needed here; write [Pin",
+        "a list is needed here; write [Pin",
     ),
     "a class": (lambda _: placed(constraints=[ow.Pin]), "Pin is a class; write an instance of it: Pin(...)"),
     "bits": (lambda _: ow.Device(name="x", memory_bytes="8 Gb"), "write '1 GB' for the bits, or '8 GB' for the bytes"),
@@ -120,7 +120,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "an unknown target": (lambda _: ow.express(NotHere, "modle"), "did you mean 'model'?"),
     "a rule's name": (lambda _: ow.express("Pin", "model"), "a class derived from Constraint"),
-    "another problem's expression": (
+    "another problem's": (
         lambda _: with_row(lambda m: m.stage("left")),
         "no formulation of Placement has it",
     ),

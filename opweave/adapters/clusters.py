@@ -79,7 +79,7 @@ def device(kind: str, name: str, *, precision: Precision = "fp32", memory_bytes:
         For an unknown kind, or one whose memory, or speed in that precision, is not known.
     """
     if kind not in DEVICES:
-        raise InvalidInputError(f"no device is called {kind!r:.60}; there are: {known}")
+        raise InvalidInputError(f"no device is called {kind!r:.60}{instead_of(kind, DEVICES, 'there are')}")
     return DEVICES[kind].device(name, kind, precision, memory_bytes)
 
 

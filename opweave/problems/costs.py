@@ -173,9 +173,8 @@ class Costs(HasHtml, Spec):
         )
         shortest = min((each for row in made.table for each in row if each), default=0.0)
         if shortest >= IMPLAUSIBLE_SECONDS:
-            warn_once_built(
-                f"costs: every operator takes {shortest:g} s or more; if these are milliseconds, write '{shortest:g} ms'"
-            )
+            said = f"costs: every operator takes {shortest:g} s or more"
+            warn_once_built(f"{said}; if these are milliseconds, write '{shortest:g} ms'")
         return made
 
     @classmethod

@@ -327,7 +327,7 @@ class Tagged(Spec):
 
     if not TYPE_CHECKING:
 
-        def __new__(cls, /, *given: object, **data: object) -> Self:
+        def __new__(cls, /, *_given: object, **_data: object) -> Self:
             if lacking := sorted(getattr(cls, "__abstractmethods__", ())):
                 raise InvalidInputError(f"{cls.__name__} is not complete; write its {joined(lacking)}()")
             return super().__new__(cls)
