@@ -22,6 +22,7 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.device_sheets import CLUSTERS, DEVICES, Precision, preset
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.words import instead_of
 
 __all__ = ["check_links", "device", "load", "presets"]
 
