@@ -298,7 +298,7 @@ def __getattr__(name: str) -> object:
     """Import what not every solve needs on first use, so that ``import opweave`` stays fast."""
     if name in _LAZY:
         return importlib.import_module(f"opweave.adapters.{name}")
-    if name in _LAYERS:
+    if name in (*_LAYERS, "extend", "results"):
         return importlib.import_module(f"opweave.{name}")
     for module, names in _HOMES.items():
         if name in names:

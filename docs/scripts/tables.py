@@ -120,6 +120,21 @@ def constraints(kind: str) -> str:
     return table(("solvers", "honoured"), lines)
 
 
+def options() -> str:
+    """Every option, with its meaning and the solvers that take it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in ow.list_solvers():
+        for name, meaning in row.options.items():
+            found.setdefault((name, sentence(meaning)), []).append(row.name)
+    return table(
+        ("option", "what it does", "solvers"),
+        (
+            (f"`{name}`", meaning, code(sorted(set(takers))))
+            for (name, meaning), takers in sorted(found.items())
+        ),
+    )
+
+
 def devices() -> str:
     """The devices that are known by name."""
     from opweave.problems.device_sheets import DEVICES
@@ -158,6 +173,7 @@ def tables() -> dict[str, str]:
         "formulations": formulations(),
         "sources": sources(),
         "devices": devices(),
+        "options": options(),
         "commands": commands(),
     }
 

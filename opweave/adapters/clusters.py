@@ -22,7 +22,7 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.device_sheets import CLUSTERS, DEVICES, Precision, preset
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import instead_of
 
 __all__ = ["check_links", "device", "load", "presets"]
 
@@ -80,8 +80,7 @@ def device(kind: str, name: str, *, precision: Precision = "fp32", memory_bytes:
         For an unknown kind, or one whose memory, or speed in that precision, is not known.
     """
     if kind not in DEVICES:
-        known = f"{', '.join(DEVICES)}{did_you_mean(kind, DEVICES)}"
-        raise InvalidInputError(f"no device is called {kind!r:.60}; there are: {known}")
+        raise InvalidInputError(f"no device is called {kind!r:.60}{instead_of(kind, DEVICES, 'there are')}")
     return DEVICES[kind].device(name, kind, precision, memory_bytes)
 
 

@@ -192,7 +192,7 @@ def how_to_express(constraint: type[Constraint], supports: Iterable[str]) -> str
         @ow.express(Precede, "order_arcs")
         def my_rule(problem, rule): return [(before, after), ...]
     """
-    target = next((target for target in _LINES if target in supports), None)
+    target = next((target for target in (MODEL, *_LINES) if target in supports), None)
     if target is None:
         return "it cannot be taught rules"
     return f'to teach it the rule, write\n    @ow.express({constraint.__name__}, "{target}")\n    {_LINES[target]}'

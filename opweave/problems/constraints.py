@@ -187,6 +187,7 @@ class _OneOnDevice(_OnDevices):
     device: Name
 
     def check(self, problem: AnyProblemType) -> None:
+        super().check(problem)
         self._need_operators(problem, self.op)
         self._need_devices(problem, self.device)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, warn_once_built
 from opweave.problems.roofline import bytes_moved, variants
 from opweave.problems.shown import Bare, HasHtml, brief
 from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from opweave.problems.graph import OpGraph
 
 MAX_SECONDS = 1e15
+
+IMPLAUSIBLE_SECONDS = 10.0
+"""A time that the shortest operator of a model hardly takes on anything that runs one."""
 
 Entry = float | None
 """Seconds; None when unknown."""
@@ -159,7 +162,7 @@ class Costs(HasHtml, Spec):
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
                 raise InvalidInputError(f"{size!r} is not a batch size; a batch size is a whole number from 1")
         batches = tuple(sorted(sizes)) or (1,)
-        return cls(
+        made = cls(
             operators=tuple(times),
             devices=devices,
             batches=batches,
@@ -168,6 +171,11 @@ class Costs(HasHtml, Spec):
                 for row in times.values()
             ),
         )
+        shortest = min((each for row in made.table for each in row if each), default=0.0)
+        if shortest >= IMPLAUSIBLE_SECONDS:
+            said = f"costs: every operator takes {shortest:g} s or more"
+            warn_once_built(f"{said}; if these are milliseconds, write '{shortest:g} ms'")
+        return made
 
     @classmethod
     def roofline(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any, ParamSpec, TypeVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import did_you_mean, instead_of
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
 
 
 class OpweaveError(Exception):
@@ -63,6 +68,39 @@ class RuleError(OpweaveError):
 
 class Interruption(Exception):  # noqa: N818  (it is no error)
     """Base of the exceptions with which opweave stops work of its own; users' code that they pass is not to blame."""
+
+
+def checked_call(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """Decorate a public function so that a wrong call is refused with a hint.
+
+    Examples
+    --------
+    >>> @checked_call
+    ... def solve(problem, *, time_limit=None): ...
+    >>> solve("p", timelimit=20)
+    Traceback (most recent call last):
+    opweave.problems.errors.InvalidInputError: solve has no argument 'timelimit'; did you mean 'time_limit'?
+    """
+    signature = inspect.signature(function)
+    named = [name for name, each in signature.parameters.items() if each.kind is each.KEYWORD_ONLY]
+
+    @functools.wraps(function)
+    def called(*args: Parameters.args, **keywords: Parameters.kwargs) -> Returned:
+        __tracebackhide__ = True
+        try:
+            signature.bind(*args, **keywords)
+        except TypeError as error:
+            unknown = [name for name in keywords if name not in signature.parameters]
+            if unknown:
+                hint = f"has no argument {unknown[0]!r}{instead_of(unknown[0], named)}"
+            elif len(args) > len(signature.parameters) - len(named):
+                hint = f"takes its options by name, such as {named[0]}=...; it has: {', '.join(named)}"
+            else:
+                hint = f"cannot be called like this: {error}"
+            raise InvalidInputError(f"{function.__name__} {hint}") from None
+        return function(*args, **keywords)
+
+    return called
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -221,9 +221,9 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         """Whether one of :attr:`restrictions` rules solutions out that its free value allows."""
         return bool(getattr(self, field) != self.restrictions[field])
 
-    @abstractmethod
     def assumptions(self) -> str:
-        """The modelling choices that a figure depends on, in one line."""
+        """The modelling choices that a figure depends on, in one line; empty where there are none."""
+        return ""
 
     def _replay(self, solution: SolutionT) -> Evaluation[DetailsT]:
         """Judge everything except the side constraints."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare, Shown, brief
 from opweave.problems.solution import Played, Solution, Violation, _read_solution
@@ -133,6 +134,19 @@ class Result(Shown, Played, Generic[SolutionT]):
     incumbents: Many[Incumbent] = ()
     _callback_error: Exception | None = PrivateAttr(default=None)
     _answers: Problem[Any, Any] | None = PrivateAttr(default=None)
+
+    @property
+    def plan(self) -> SolutionT:
+        """The solution, which is never None.
+
+        Raises
+        ------
+        InvalidInputError
+            When there is none; the message says why.
+        """
+        if self.solution is None:
+            raise InvalidInputError(f"there is no plan: {self.reason or f'the solve ended with {self.termination}'}")
+        return self.solution
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         yield None, Bare(self.headline)

@@ -31,6 +31,7 @@ from opweave.problems.errors import InvalidInputError, refusal
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES
 from opweave.problems.shown import Bare, LeanMeta, brief_fields
 from opweave.problems.units import read_operations, read_rate, read_size, read_time
+from opweave.problems.words import joined
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -87,6 +88,8 @@ def _as_tuple(value: object) -> object:
         return tuple(value.tolist())
     if isinstance(value, set | frozenset):
         return tuple(sorted(value))
+    if isinstance(value, BaseModel):  # pydantic's objects are iterable
+        raise ValueError(f"a list is needed here; write [{type(value).__name__}(...)]")
     return tuple(value) if isinstance(value, Iterable) else value
 
 
@@ -322,6 +325,13 @@ class Tagged(Spec):
     withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict()
     _family: ClassVar[dict[str, type[Tagged]]] = {}
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, /, *_given: object, **_data: object) -> Self:
+            if lacking := sorted(getattr(cls, "__abstractmethods__", ())):
+                raise InvalidInputError(f"{cls.__name__} is not complete; write its {joined(lacking)}()")
+            return super().__new__(cls)
+
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
         super().__pydantic_init_subclass__()
@@ -372,7 +382,9 @@ def read_tagged(family: type[TaggedT], data: object) -> TaggedT:
     if isinstance(data, family):
         return data
     if not isinstance(data, Mapping) or "kind" not in data:
-        raise ValueError(f"a {family.__name__.lower()} is an object with a 'kind', one of: {', '.join(family.kinds())}")
+        if isinstance(data, type):
+            raise ValueError(f"{data.__name__} is a class; write an instance of it: {data.__name__}(...)")
+        raise ValueError(f"a {family.__name__.lower()} is an object of JSON with a 'kind', and not {data!r:.60}")
     word = data["kind"]
     found = family.kinds().get(word) if isinstance(word, str) else None
     if found is None:

@@ -135,11 +135,12 @@ def parse_bytes(text: str) -> int:
     if found is not None and in_bits is not None:
         unit = f"{in_bits[1] or in_bits[2]}B"
         raise InvalidInputError(
-            f"{text!r:.60} means bits; write '{float(found[1]) / 8:g} {unit}' for them, or '{found[1]} {unit}'"
+            f"{text!r:.60} could mean bits or bytes; write '{float(found[1]) / 8:g} {unit}' for the bits, or "
+            f"'{found[1]} {unit}' for the bytes"
         )
     factor = _BY_WORD.get(found[2].lower()) if found else None
     if found is None or factor is None or (factor == 1 and "." in found[1]):
-        raise InvalidInputError(f"{text!r:.60} is no number of bytes; write it as 6291456, 6MiB or 6.3MB")
+        raise InvalidInputError(f"{text!r:.60} is not a size; write 8_000_000_000, '8 GB' or '8 GiB', for example")
     # Decimal digits times the factor, as integers, so that rounding loses no byte.
     whole, _, fraction = found[1].partition(".")
     size: int = int(whole + fraction) * factor // 10 ** len(fraction)

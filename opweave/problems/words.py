@@ -49,6 +49,25 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
+MOST_LISTED = 8
+"""Most names that a message lists."""
+
+
+def instead_of(word: object, known: Collection[str], has: str = "it has") -> str:
+    """What to write instead of an unknown word: the known word that is most like it, or else some of those known.
+
+    Examples
+    --------
+    >>> instead_of("higs", ["cbc", "highs"]), instead_of("x", ["cbc", "highs"]), instead_of("x", [])
+    ("; did you mean 'highs'?", '; it has: cbc, highs', '')
+    """
+    near = did_you_mean(word, known)
+    if near or not known:
+        return near
+    more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
+    return f"; {has}: {', '.join(list(known)[:MOST_LISTED])}{more}"
+
+
 def refuse_unknown(
     where: str, what: str, names: Iterable[object], known: Collection[str], whose: str = "graph"
 ) -> None:

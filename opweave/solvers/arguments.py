@@ -14,7 +14,7 @@ import numpy as np
 from opweave.formulations.expressions import VIOLATIONS, expressible, how_to_express
 from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import instead_of
 from opweave.solvers.registry import Feature, Solver, load_solvers
 from opweave.solvers.run import Run, Setting, Stepping
 
@@ -95,7 +95,8 @@ def checked_options(options: object) -> dict[str, Setting]:
 def check_kinds(solver: object, run: Run) -> None:
     """Refuse arguments of the wrong type."""
     if not isinstance(solver, str):
-        _refuse("solver", solver, "the name of a solver")
+        hint = "; @ow.solver_for(problem class) above a function gives it one" if callable(solver) else ""
+        _refuse("solver", solver, f"the name of a solver{hint}")
     kinds: tuple[tuple[str, object, Callable[[object], bool], str], ...] = (
         ("formulation", run.formulation, lambda given: isinstance(given, str), "the name of a formulation"),
         ("executor", run.executor, lambda given: isinstance(given, Executor), "a concurrent.futures.Executor"),
@@ -165,6 +166,5 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
             )
     for option in run.options:
         if option not in solver.options:
-            known = ", ".join(sorted(solver.options)) or "none"
-            near = did_you_mean(option, solver.options)
-            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}{near}")
+            instead = instead_of(option, solver.options) or "; it has none"
+            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}{instead}")

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
@@ -72,6 +73,8 @@ def solver_for(
     >>> ow.solve(ow.MemoryOrdering(graph=graph), solver="as_listed").solution.order
     ('a', 'b')
     """
+    if not (isinstance(problem, type) and issubclass(problem, Problem)):
+        raise InvalidInputError(f"solver_for takes a class of problems, such as ow.Placement, and not {problem!r:.60}")
 
     def register(function: FunctionT) -> FunctionT:
         called = function.__name__ if name is None else name
@@ -107,4 +110,7 @@ def _called(function: Function, problem: Problem[Any, Any], run: Run) -> Outcome
             reason = judged.violations[0].message if judged.violations else "it has no objective"
             return Outcome(run.termination(), reason=f"the solver returned a plan that is not valid: {reason}")
         run.found(answer, judged.objective)
-    return answer if isinstance(answer, Outcome) else Outcome(run.termination())
+    if isinstance(answer, Outcome):
+        return answer
+    nothing = None if run.candidates else "the solver returned no plan and reported none with run.found"
+    return Outcome(run.termination(), reason=nothing)

@@ -15,7 +15,7 @@ from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Rows
 from opweave.problems.spec import FrozenDict
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import instead_of
 from opweave.solvers.loops import uninterrupted
 from opweave.solvers.run import Outcome, Run
 
@@ -275,12 +275,10 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
     'parts by speed along the rows'
     """
     _load()
-    kind = problem if isinstance(problem, str) or problem is None else problem.kind
+    kind = problem if isinstance(problem, str) or problem is None else getattr(problem, "kind", problem)
     if kind is not None and kind not in Problem.kinds():
-        known = ", ".join(Problem.kinds())
-        raise InvalidInputError(
-            f"no problem is called {kind!r:.60}; there are: {known}{did_you_mean(kind, Problem.kinds())}"
-        )
+        instead = instead_of(kind, Problem.kinds(), "there are")
+        raise InvalidInputError(f"no problem is called {kind!r:.60}{instead}")
     rows = (solver for solver in _SOLVERS.values() if kind is None or solver.problem == kind)
     if isinstance(problem, Problem):
         rows = (solver for solver in rows if problem.reading in solver.readings)
@@ -299,21 +297,35 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     """
     solver = _found(problem.kind, name)
     if solver is None:
-        known = [key for kind, key in _SOLVERS if kind == problem.kind]
-        has = f"{type(problem).__name__} has no solver {name!r}; it has: {', '.join(known)}"
-        raise UnknownSolverError(f"{has}{did_you_mean(name, known)}{why_left_out(name)}")
+        raise UnknownSolverError(_no_solver(problem, name))
     install = solver.missing()
     if install is not None:
         raise SolverNotAvailableError(f"solver {name!r} is not available here; to get it: {install}")
     return solver
 
 
+def _no_solver(problem: Problem[Any, Any], name: str) -> str:
+    """Why there is no solver of that name: it solves other problems, it is misspelt, or nothing solves the problem."""
+    here = type(problem).__name__
+    known = [key for kind, key in _SOLVERS if kind == problem.kind]
+    if not known:
+        return (
+            f"{here} has neither a formulation nor a solver yet; write one with @ow.solver_for({here}), "
+            "or a formulation for all engines with @ow.extend.register_formulation"
+        )
+    _load()
+    others = [Problem.kinds()[kind].__name__ for kind, key in _SOLVERS if key == name]
+    instead = f"; it solves {', '.join(others)}" if others else instead_of(name, known)
+    return f"{here} has no solver {name!r}{instead}; ow.list_solvers({here}) lists all{why_left_out(name)}"
+
+
 def _found(kind: str, name: str) -> Solver | None:
     """The solver of that name; all solvers are imported only if the name is not that of the default or a baseline."""
     for load in (_load_default, _load):
         load(kind)
-        if (kind, name) in _SOLVERS:
-            return _SOLVERS[kind, name]
+        for spelt in (name, name.lower()):
+            if (kind, spelt) in _SOLVERS:
+                return _SOLVERS[kind, spelt]
     return None
 
 

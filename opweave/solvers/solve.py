@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -10,7 +11,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.problems.errors import EngineError, InvalidInputError, checked_call
+from opweave.problems.graph import OpGraph
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Termination, Timings
 from opweave.problems.shown import find_view
@@ -37,6 +39,7 @@ SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
 
 
+@checked_call
 def solve(
     problem: Problem[SolutionT, DetailsT],
     *,
@@ -126,8 +129,7 @@ def solve(
     ('optimal', 8, ('copy',))
     """
     if not isinstance(problem, Problem):
-        given = type(problem).__name__
-        raise InvalidInputError(f"problem is of type {given}; it must be a problem, such as a MemoryOrdering")
+        raise InvalidInputError(f"{_no_problem(problem)}: ow.solve(ow.MemoryOrdering(graph)), for example")
     if progress is True:
         again = partial(
             solve, problem, solver=solver, formulation=formulation, time_limit=time_limit, gap=gap, seed=seed
@@ -163,6 +165,14 @@ def solve(
         compile=compile_seconds() - compiled,
     )
     return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
+
+
+def _no_problem(given: object) -> str:
+    if isinstance(given, str | os.PathLike):
+        return f"problem is the name of a file; load it, graph = ow.load({str(given)!r}), and build a problem"
+    if isinstance(given, OpGraph):
+        return "problem is a graph; say what is to be decided"
+    return f"problem is of type {type(given).__name__}; it must be a problem"
 
 
 def _watched(

@@ -244,6 +244,8 @@ def _in_file(path: Path, known: Mapping[str, int]) -> dict[str, float]:
         if path.stat().st_size > DEFAULT_LIMITS.file_bytes:
             raise LimitExceededError(f"{path}: larger than {DEFAULT_LIMITS.file_bytes:,} bytes")
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InvalidInputError(f"{path}: there is no such file; check the name and the folder") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path}: cannot be read as a solution file ({error})") from error
     found: dict[str, float] = {}

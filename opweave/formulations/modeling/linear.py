@@ -261,7 +261,8 @@ def missing_handle(word: str, words: Sequence[str], problem: Problem[Any, Any] |
     """The error for a handle that a model lacks; ``words`` are those that it has."""
     every = {} if problem is None else HANDLES_OF.get(problem.kind, {})
     having = ", ".join(repr(name) for name, has in every.items() if word in has)
+    of = "this problem" if problem is None else type(problem).__name__
     return MissingHandleError(
         f"this formulation has no handle {word!r} (it has {', '.join(map(repr, words)) or 'none'}); "
-        + (f"formulations that have it: {having}" if having else "no formulation has it")
+        + (f"formulations that have it: {having}" if having else f"no formulation of {of} has it")
     )

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Literal
 
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import OptionValue
 from opweave.problems.spec import SCHEMA_VERSION
@@ -62,6 +62,7 @@ class Comparison(Answers):
         raise InvalidInputError(f"{solver!r:.60} was not compared; the solvers are: {known}")
 
 
+@checked_call
 def compare(
     problem: Problem[SolutionT, DetailsT],
     solvers: Sequence[str] | None = None,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import PrivateAttr
 
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Shown, find_view
 from opweave.problems.solution import AnySolution, Solution
@@ -160,6 +160,7 @@ class Conflict(Shown, Spec):
             yield "No single change was found that would mend it; there may be other conflicts beside this one."
 
 
+@checked_call
 def conflict(
     problem: AnyProblem,
     *,

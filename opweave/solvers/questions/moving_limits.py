@@ -26,6 +26,7 @@ from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status, Termination
 from opweave.problems.slicing.spec import Slicing
+from opweave.problems.words import did_you_mean
 from opweave.solvers.questions.answers import Report
 from opweave.solvers.questions.changes import rebuilt
 from opweave.solvers.questions.relaxation import Case, Series
@@ -121,8 +122,10 @@ def tradeoff(problem: AnyProblem, measures: tuple[str, ...]) -> Tradeoff:
         own = {"objective": names[wanted[0]]} if "objective" in type(problem).model_fields else {}
         return Tradeoff(rebuilt(problem, **own), (*wanted, *sorted(limited, key=lambda name: name == "devices")))
     sets = [*((goal, cap) for goal in goals for cap in caps), *((goal, *caps) for goal in goals if len(caps) > 1)]
+    known = {name for each in sets for name in each}
+    near = "".join(did_you_mean(name, known) for name in measures if name not in known)
     raise InvalidInputError(
-        f"{type(problem).__name__} has no exact front over {' and '.join(map(repr, measures)):.120}; it has "
+        f"{type(problem).__name__} has no exact front over {' and '.join(map(repr, measures)):.120}{near}; it has "
         f"{', '.join(map(repr, sets)) or 'none'}; ow.pymoo_problem searches any measures, without proofs"
     )
 

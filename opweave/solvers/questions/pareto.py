@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, Literal
 
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.problems.spec import SCHEMA_VERSION, Many
@@ -49,6 +49,7 @@ class Front(Answers):
     complete: bool = False
 
 
+@checked_call
 def pareto(
     problem: Problem[Any, Any],
     measures: Sequence[str],

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Literal
 
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many
@@ -53,6 +53,7 @@ class Sweep(Answers):
         raise InvalidInputError(f"no point of the grid has {values!r:.200}; the axes are {dict(self.axes)!r:.300}")
 
 
+@checked_call
 def sweep(
     problem: AnyProblem,
     grid: Grid,

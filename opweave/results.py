@@ -1,0 +1,35 @@
+"""What functions of opweave return, for annotations and ``isinstance``: nobody builds these objects by hand."""
+
+from opweave.adapters.verify.report import Verification
+from opweave.formulations.export.write import ModelFile
+from opweave.problems.costs import Calibration
+from opweave.problems.result import Incumbent
+from opweave.problems.shown import Rows
+from opweave.problems.solution import Evaluation
+from opweave.solvers.constraint_table import HonouredConstraints
+from opweave.solvers.engines.registration import FormulationInfo
+from opweave.solvers.questions.compare import Comparison
+from opweave.solvers.questions.conflict import Conflict, Mend, Proof
+from opweave.solvers.questions.pareto import Front
+from opweave.solvers.questions.sweep import Sweep
+from opweave.solvers.registry import SolverInfo
+from opweave.solvers.run import Progress
+
+__all__ = [
+    "Calibration",
+    "Comparison",
+    "Conflict",
+    "Evaluation",
+    "FormulationInfo",
+    "Front",
+    "HonouredConstraints",
+    "Incumbent",
+    "Mend",
+    "ModelFile",
+    "Progress",
+    "Proof",
+    "Rows",
+    "SolverInfo",
+    "Sweep",
+    "Verification",
+]
