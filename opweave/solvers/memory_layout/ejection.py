@@ -5,25 +5,17 @@ lowest and the highest offset of every storage within the height, and all of the
 storage that is put somewhere pushes others up or down, and drives out only those that can neither lie below it nor
 above it. What is driven out waits until it is put back.
 
-There are two tempers:
+A storage is put where it drives out the least. It weighs its area, and more whenever it was driven out, so that the
+search does not go in circles. This is better than the exact search where many storages live together, but proves
+nothing.
 
-* ``WEIGHING`` puts a storage where it drives out the least. A storage weighs its area, and more whenever it was driven
-  out, so that the search does not go in circles.
-* ``COOLING`` puts it to a random offset, or leaves it out: the less would weigh what is out, the likelier, by
-  Boltzmann's law (a heat bath). The temperature falls from one at which everything comes and goes to one at which
-  little does. A storage weighs the root of its area: with whole areas, three times as many steps are needed.
-
-The second finds lower layouts, if it has many steps. Both are better than the exact search where many storages live
-together, but they prove nothing.
-
-Source: ejection chains, as for other packings; simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983); offsets as
-heads and tails of a disjunctive graph, as in the reinsertions of Dauzere-Peres and Paulli, "An integrated approach for
-modeling and solving the general multiprocessor job-shop scheduling problem using tabu search" (1997).
+Source: ejection chains, as for other packings; offsets as heads and tails of a disjunctive graph, as in the
+reinsertions of Dauzere-Peres and Paulli, "An integrated approach for modeling and solving the general multiprocessor
+job-shop scheduling problem using tabu search" (1997).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -36,37 +28,11 @@ from opweave.solvers.memory_layout.sections import AFTER, ALIGNMENT, FIRST, SIZE
 from opweave.solvers.memory_layout.sections import FIXED as GIVEN
 from opweave.solvers.memory_layout.stacking import FAR
 
-
-class Temper(NamedTuple):
-    """How a search chooses.
-
-    Attributes
-    ----------
-    hot, cold
-        First and last temperature, in weights of an average storage.
-    growth
-        Share by which the weight of a storage grows whenever it is driven out.
-    patience
-        A storage may stay out for as much as it weighs times this.
-    power
-        What storages weigh at first is this power of their areas, divided by the mean.
-    """
-
-    hot: float
-    cold: float
-    growth: float
-    patience: float
-    power: float
-
-
 MOST_GROWN, FIXED = 1e30, 1e60
 """Growth of a weight at which all begin anew, and weight of a storage with a given offset, which stays."""
 
-WEIGHING = Temper(hot=0.0, cold=0.0, growth=0.03, patience=FIXED, power=1.0)
-COOLING = Temper(hot=0.35, cold=0.1, growth=0.0, patience=1.0, power=0.5)
-
-UNLIKELY = 16.0
-"""Temperatures above the best choice at which others are not looked at."""
+GROWTH = 0.03
+"""Share by which the weight of a storage grows whenever it is driven out."""
 
 NOISE = 0.02
 """Share by which the weight of what a storage drives out is disturbed, at most."""
@@ -129,7 +95,7 @@ class Crowd(NamedTuple):
     scalars: IntArray
 
 
-def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int, power: float) -> Crowd:
+def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> Crowd:
     """The crowd of a layout (None: an empty one), without what ends above a height or is in a fixed storage's way."""
     count = len(space.size)
     at = np.full(count, NOWHERE) if offset is None else offset.copy()
@@ -139,7 +105,7 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int, powe
         together = (space.first < space.after[j]) & (space.after > space.first[j]) & (space.fixed < 0)
         at[together & (at < at[j] + space.size[j]) & (at + space.size > at[j])] = NOWHERE
     rows = np.flatnonzero(at >= 0)
-    weight = ((space.after - space.first) * space.size.astype(np.float64)) ** power
+    weight = (space.after - space.first) * space.size.astype(np.float64)
     plain: FloatArray = np.where(space.fixed >= 0, FIXED, weight / weight.mean())
     lowest, top, highest, by_top, by_highest, waiting, below, above = np.zeros((8, count), dtype=np.int64)
     by_top[: len(rows)] = by_highest[: len(rows)] = rows[np.argsort(at[rows], kind="stable")]
@@ -280,17 +246,7 @@ def _take_next(now: Crowd) -> int:
 
 
 @helper
-def _disturbed(now: Crowd, cost: float, heat: float) -> float:
-    """A cost such that the least of several is random at a temperature, by Boltzmann's law; else a bit of noise."""
-    if heat == 0.0:
-        return cost * (1.0 + NOISE * _chance(now))
-    return cost + heat * math.log(-math.log(_chance(now)))
-
-
-@helper
-def _cheapest(
-    space: Space, now: Crowd, j: int, near: int, height: int, heat: float, least: float, upward: int
-) -> tuple[int, float]:
+def _cheapest(space: Space, now: Crowd, j: int, near: int, height: int, least: float, way: int) -> tuple[int, float]:
     """The offset at which storage j drives out less than ``least`` of what may be in its way, and what that weighs.
 
     Tried are the bottom and the lowest tops of others, or what is right below their highest offsets and the height.
@@ -303,14 +259,14 @@ def _cheapest(
     begun, ended = 0, 0
     held = 0.0
     for n in range(near + 1):
-        if upward == 1:
+        if way == UP:
             at = 0 if n == 0 else top[below[n - 1]]
         elif n == near:
             at = last
         else:
             at = highest[above[n]] - size
         if unit > 1:
-            at = (at + (unit - 1) * upward) // unit * unit
+            at = (at + (unit - 1 if way == UP else 0)) // unit * unit
         if at < 0 or at > last:
             continue
         while begun < near and highest[above[begun]] < at + size:
@@ -321,15 +277,14 @@ def _cheapest(
             ended += 1
         if begun == ended:
             held = 0.0  # without rounding errors
-        if held <= least + UNLIKELY * heat:
-            cost = _disturbed(now, held, heat)
-            if cost < least:
-                best, least = at, cost
+        cost = held * (1.0 + NOISE * _chance(now))
+        if cost < least:
+            best, least = at, cost
     return best, least
 
 
 @helper
-def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int, growth: float) -> None:
+def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int) -> None:
     """Drive out what can lie neither below storage j at an offset nor above it."""
     columns = space.columns
     above, highest, top, stands, weight = now.above, now.highest, now.top, now.stands, now.weight
@@ -339,7 +294,7 @@ def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int, growth: flo
         i = above[n]
         if highest[i] < end and top[i] > at:
             stands[i] = 0
-            weight[i] *= 1.0 + growth
+            weight[i] *= 1.0 + GROWTH
             if weight[i] > MOST_GROWN * plain[i]:
                 for h in range(len(weight)):
                     weight[h] = plain[h]
@@ -374,28 +329,22 @@ def _insert(now: Crowd, j: int, at: int) -> None:
 
 
 @loop
-def eject(space: Space, now: Crowd, temper: FloatArray, height: int, made: int, until: int, budget: int) -> int:
-    """Put waiting storages below a height until none waits, or a number of times; returns how many wait.
-
-    ``made`` of a budget of steps have been made before; it ends once ``until`` steps have.
-    """
-    hot, cold, growth, patience, _ = temper
-    weight, scalars = now.weight, now.scalars
+def eject(space: Space, now: Crowd, height: int, steps: int) -> int:
+    """Put waiting storages below a height until none waits, or a number of times; returns how many wait."""
+    scalars = now.scalars
     _push(space, now, height)
-    for step in range(made, until):
+    for _ in range(steps):
         if scalars[WAITING] == 0:
             break
-        heat = hot * (cold / hot) ** (step / budget) if hot > 0.0 else 0.0
         j = _take_next(now)
         near = _in_the_way(space, now, now.by_highest, j, now.above)
         _in_the_way(space, now, now.by_top, j, now.below)
-        least = _disturbed(now, min(patience * weight[j], FIXED / 2.0), heat)
-        other, less = _cheapest(space, now, j, near, height, heat, least, 1)
-        at, _ = _cheapest(space, now, j, near, height, heat, less, 0)
+        other, less = _cheapest(space, now, j, near, height, FIXED / 2.0, UP)
+        at, _ = _cheapest(space, now, j, near, height, less, DOWN)
         if at < 0:
             at = other
         if at >= 0:
-            _drive_out(space, now, j, at, near, growth)
+            _drive_out(space, now, j, at, near)
             _insert(now, j, at)
             _push(space, now, height)
         else:
@@ -416,17 +365,16 @@ def ejected(
     height: int,
     seed: int,
     steps: int,
-    temper: Temper,
     should_stop: Callable[[], bool],
 ) -> IntArray | None:
     """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none."""
     if int((np.maximum(space.fixed, 0) + space.size).max(initial=0)) > height:
         return None
-    now, made, values = crowd_of(space, offset, height, seed, temper.power), 0, np.asarray(temper)
+    now, made = crowd_of(space, offset, height, seed), 0
 
     def go_on(until: int) -> bool:
         nonlocal made
-        left = eject(space, now, values, height, made, until, steps)
+        left = eject(space, now, height, until - made)
         made = until
         return left == 0
 

@@ -19,7 +19,7 @@ from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.baselines import solve_baselines
 from opweave.solvers.memory_layout.bounds import height_bound
-from opweave.solvers.memory_layout.ejection import COOLING, WEIGHING, Temper, ejected, steps_of
+from opweave.solvers.memory_layout.ejection import ejected, steps_of
 from opweave.solvers.memory_layout.plans import Places, report
 from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Decision, pack
 from opweave.solvers.memory_layout.sections import (
@@ -115,7 +115,7 @@ def grown(space: Space, height: int, seed: int, share: float, tries: int, should
             steps = STEPS * max(new, LEAST_NEW)
             states += steps
             window = outline_of(space, rows, low, high)
-            found = ejected(window, offset[rows], height, seed, steps, WEIGHING, should_stop)
+            found = ejected(window, offset[rows], height, seed, steps, should_stop)
             if found is None:
                 return Decision(UNDECIDED, None, states)
             offset[rows] = found
@@ -176,11 +176,8 @@ SHARES = (1.0, 0.5, 0.2, 0.05)
 WINDOW, WINDOWS = 2, 8
 """Sections on either side of a peak in a first window, which grows by turns, and number of peaks."""
 
-COOLED = 300
-"""Least budget of states, per storage, with which layouts are annealed: with less, they only melt."""
-
 LARGE = 1_500
-"""Storages above which heights in the middle come before the lower bound, and nothing is annealed: both take long."""
+"""Storages above which heights in the middle come before the lower bound, which takes long."""
 
 FIRST_STEPS = 7_000_000
 """Steps of local search times storages, per state of a storage, that come first in a turn where storages are many."""
@@ -250,8 +247,6 @@ class Arena:
             self._narrow_windows(next(source), per_storage)
             self._narrow(rounds, per_storage)
             spent = max(self.states - before, per_storage * count) // 2
-            if COOLED * count <= spent and count <= LARGE:
-                self._cool(spent)
             self._eject(spent)
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
@@ -336,23 +331,15 @@ class Arena:
         for share in SHARES:
             while self.height > self.bound and not self.settled():
                 height = self.height - max(1, int((self.height - self.bound) * share))
-                if not self._lower(height, WEIGHING, budget):
+                if not self._lower(height, budget):
                     break
 
-    def _cool(self, budget: int) -> None:
-        """Lower the layout by annealing, each time in the middle of what failed and the layout."""
-        failed = self.bound - 1
-        while self.height - failed > 1 and not self.settled():
-            target = (failed + self.height) // 2
-            if not self._lower(target, COOLING, budget):
-                failed = target
-
-    def _lower(self, height: int, temper: Temper, budget: int) -> bool:
+    def _lower(self, height: int, budget: int) -> bool:
         """Look for a layout within a height by local search; return whether there was one."""
         self.turns += 1
         self.states += budget
         seed, steps = self.run.seed + self.turns, steps_of(self.space, budget)
-        offset = ejected(self.space, self.offset, height, seed, steps, temper, self.run.should_stop)
+        offset = ejected(self.space, self.offset, height, seed, steps, self.run.should_stop)
         self._take(offset)
         return offset is not None
 

@@ -48,7 +48,9 @@ def greedy(arrays: OrderingArrays, sign: int) -> IntArray:
     first, ahead = (each.tolist() for each in arcs_ahead(arrays, sign))
     readers_start, readers = arrays.readers_start.tolist(), arrays.readers.tolist()
     waiting, left = np.diff(arcs_ahead(arrays, -sign)[0]).tolist(), initial_left(arrays, sign).tolist()
-    live, heap, done, order = initial_bytes(arrays, sign), [], [False] * len(arrays.made), []
+    live, done = initial_bytes(arrays, sign), [False] * len(arrays.made)
+    heap: list[tuple[int, int, int]] = []
+    order: list[int] = []
     changed = [v for v, count in enumerate(waiting) if count == 0]
     while changed or heap:
         for v in changed:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.formulations.memory_layout.instance import lower
-from opweave.solvers.memory_layout.ejection import COOLING, WEIGHING, Temper, ejected
+from opweave.solvers.memory_layout.ejection import ejected
 from opweave.solvers.memory_layout.sections import Space, space_in
 from opweave.solvers.run import Run
 from tests.solvers.memory_layout.test_exact import least_height, lifetimes, overlaps_of, spaces
@@ -31,12 +31,12 @@ def is_packed(space: Space, offset: np.ndarray, height: int) -> bool:
 
 
 @settings(max_examples=60)
-@given(space=spaces(), seed=st.integers(0, 9), more=st.integers(-1, 40), temper=st.sampled_from([WEIGHING, COOLING]))
-def test_what_it_finds_is_a_layout(space: Space, seed: int, more: int, temper: Temper) -> None:
+@given(space=spaces(), seed=st.integers(0, 9), more=st.integers(-1, 40))
+def test_what_it_finds_is_a_layout(space: Space, seed: int, more: int) -> None:
     least = least_height(space)
     if least is None:
         return  # given offsets collide: it is not asked then
-    found = ejected(space, None, least + more, seed, 400, temper, NEVER)
+    found = ejected(space, None, least + more, seed, 400, NEVER)
     assert found is None or (more >= 0 and is_packed(space, found, least + more))
     assert found is not None or more < 40 or (space.fixed >= 0).any()
 
@@ -45,14 +45,14 @@ def test_it_goes_on_from_a_layout() -> None:
     """What stands too high is put back at once, and pushes the others instead of driving them out."""
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 4, 2), (0, 2, 3), (2, 4, 3), (5, 6, 9)))
     space = whole(problem)
-    found = ejected(space, np.asarray([0, 2, 7, 0]), 9, 1, 1, WEIGHING, NEVER)
+    found = ejected(space, np.asarray([0, 2, 7, 0]), 9, 1, 1, NEVER)
     assert found is not None and is_packed(space, found, 9)
 
 
 def test_what_stands_in_the_way_of_a_fixed_storage_finds_another_place() -> None:
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 2, 1), (1, 2, 4), (0, 1, 1)), fixed={"s2": 4})
     space = whole(problem)
-    found = ejected(space, np.asarray([4, 0, 4]), 6, 1, 10, WEIGHING, NEVER)
+    found = ejected(space, np.asarray([4, 0, 4]), 6, 1, 10, NEVER)
     assert found is not None and is_packed(space, found, 6)
 
 
@@ -61,5 +61,5 @@ def test_a_place_between_others_needs_no_second_step() -> None:
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 3, 2), (0, 1, 1), (2, 3, 1), (1, 2, 3)))
     space = whole(problem)
     standing = np.asarray([2, 0, 0, 99])  # two free bytes below the first storage in section 1, and one above it
-    found = ejected(space, standing, 5, 1, 1, WEIGHING, NEVER)
+    found = ejected(space, standing, 5, 1, 1, NEVER)
     assert found is not None and is_packed(space, found, 5)
