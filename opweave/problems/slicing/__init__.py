@@ -1,1 +1,4 @@
-"""Slicing: how every operator is cut into parts for devices that work on one input together."""
+"""Slicing: how every operator is cut into parts for devices that work on one input together.
+
+Its short rules stand in ``spec.py``, without a ``referee.py``; ``play.py`` says what a plan does.
+"""
