@@ -198,9 +198,8 @@ def _needed(body: OpGraph) -> int:
 
 def _is_alias(node: Node, values: Mapping[Hashable, Value]) -> bool:
     """Whether the output of a view is as large as its input; a view of a constant is not planned."""
-    if not node.view or not node.inputs or len(node.outputs) != 1:
-        return False
-    return values[node.outputs[0]].bytes == values[node.inputs[0]].bytes
+    single = node.view and len(node.inputs) > 0 and len(node.outputs) == 1
+    return single and values[node.outputs[0]].bytes == values[node.inputs[0]].bytes
 
 
 def _in_order_of_state(nodes: Sequence[Node], values: dict[Hashable, Value]) -> list[Node]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
 from opweave.adapters.graphs.geometry import Reading, fitting, geometry_of, shapes_of
-from opweave.adapters.graphs.kinds import FrameworkKinds, element_flops, short_kind
+from opweave.adapters.graphs.kinds import FrameworkKinds, short_kind
 from opweave.adapters.torch.program import prepare, read_program
 from opweave.adapters.torch.twin import tensors_in
 from opweave.problems.graph import OpGraph
@@ -33,8 +32,7 @@ class FlopCount:
       two for a multiply-accumulate. Operators that are built from these (linear, conv2d, einsum) count as the sum of
       them.
     * Branches and loops count as ``torch.utils.flop_counter`` counts them: a branch as its dearest body, a loop once.
-    * Recurrent layers count the matrix products of every step.
-    * Everything else is counted by :func:`~opweave.adapters.graphs.kinds.element_flops`.
+    * Everything else is counted by the rules in ``kinds.toml``, recurrent layers by the matrix products of every step.
     """
 
     def __init__(self) -> None:
@@ -68,58 +66,18 @@ def _count(
     from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
     packet, name = getattr(func, "overloadpacket", func), short_kind(kind)
-    own = _OWN.get(name)
-    if own is not None:
-        return own(args)
     if packet in flop_registry:
         return float(flop_registry[packet](*args, **kwargs, out_val=result))
     if name in _WHOLE or isinstance(func, torch._ops.HigherOrderOperator):
         with FlopCounterMode(display=False) as counter:
             func(*args, **kwargs)
         return float(counter.get_total_flops())
-    firsts = tensors_in(args)
-    made = tensors_in(result) or firsts
-    return element_flops(
-        kind,
-        firsts[0].numel() if firsts else 0.0,
-        float(made[0].numel() if made and name[:8] != "foreach_" else sum(tensor.numel() for tensor in firsts)),
+    read = tensors_in(args)
+    made = (tensors_in(result) or read)[:1]
+    shape = (
+        (sum(tensor.numel() for tensor in read),) if name.startswith("foreach_") else (*made, torch.empty(0))[0].shape
     )
-
-
-def _attention(args: Sequence[object]) -> float:
-    from torch.utils.flop_counter import sdpa_flop_count
-
-    query, key, value = tensors_in(args)[:3]
-    groups = query.shape[1] // key.shape[1] if query.dim() == 4 and key.shape[1] else 1
-    if query.dim() != 4:  # batch and heads in any number of dimensions
-        query, key, value = (tensor.reshape(-1, 1, *tensor.shape[-2:]) for tensor in (query, key, value))
-    heads = (query.shape[0], key.shape[1] * groups)
-    return float(sdpa_flop_count(query.shape, (*heads, *key.shape[2:]), (*heads, *value.shape[2:])))
-
-
-def _attention_backward(args: Sequence[object]) -> float:
-    from torch.utils.flop_counter import sdpa_backward_flop_count
-
-    gradient, query, key, value = (tensor.shape for tensor in tensors_in(args)[:4])
-    return float(sdpa_backward_flop_count(gradient, query, key, value))
-
-
-def _recurrent(args: Sequence[object]) -> float:
-    """Every weight matrix, once for each step and sequence, which are the two outer dimensions of the input."""
-    tensors = tensors_in(args)
-    steps = int(math.prod(tensors[0].shape[:2]))
-    return 2.0 * steps * sum(int(tensor.numel()) for tensor in tensors_in(args[2:3]) if tensor.dim() == 2)
-
-
-_OWN: dict[str, Callable[[Sequence[object]], float]] = {
-    "scaled_dot_product_attention": _attention,
-    "scaled_dot_product_flash_attention_for_cpu": _attention,
-    "scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
-    "gru": _recurrent,
-    "lstm": _recurrent,
-    "rnn_relu": _recurrent,
-    "rnn_tanh": _recurrent,
-}
+    return KINDS.flops(name, [tuple(tensor.shape) for tensor in read], tuple(shape))
 
 
 def torch_geometry(

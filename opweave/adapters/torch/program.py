@@ -77,9 +77,7 @@ def prepare(
         program, name = _exported(model, args, kwargs or {}), type(model).__name__
     if any(_wraps(node) for node in program.graph.nodes):
         program = program.run_decompositions({})
-    refusal = _open_dimension(program, name)
-    if refusal:
-        raise InvalidInputError(refusal)
+    _refuse_open_dimensions(program, name)
     return program
 
 
@@ -185,28 +183,19 @@ def _quiet_failure() -> Iterator[None]:
 
 def _tensors_somewhere(model: torch.nn.Module, inputs: Any) -> tuple[torch.nn.Module, Any]:
     """The model and its inputs on one device; for models on the meta device, their twins on the CPU."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
     held = [*model.parameters(), *model.buffers()]
     if on_meta(held or tensors_in(inputs)):
         with fake_mode():
             return twin(model), faked(inputs)
-    return model, _beside(model, inputs)
 
+    def moved(each: torch.Tensor) -> torch.Tensor:
+        """An input on the meta device beside the weights; its values do not matter."""
+        return torch.zeros_like(each, device=held[0].device) if each.device.type == "meta" else each
 
-def _beside(model: torch.nn.Module, inputs: Any) -> Any:
-    """Example inputs, on the device of the model where they are on the meta device; their values do not matter."""
-    import torch
-    from torch.utils._pytree import tree_map
-
-    held = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
-
-    def moved(value: object) -> object:
-        if held is None or not isinstance(value, torch.Tensor) or value.device == held:
-            return value
-        if value.device.type != "meta":
-            return value
-        return torch.zeros(value.shape, dtype=value.dtype, device=held)
-
-    return tree_map(moved, inputs)
+    return model, tree_map_only(torch.Tensor, moved, inputs)
 
 
 def _user_line(error: BaseException) -> str:
@@ -223,24 +212,20 @@ def _user_line(error: BaseException) -> str:
     return plain(found)
 
 
-def _open_dimension(program: ExportedProgram, name: str) -> str:
-    """What is wrong with the first dimension that has no size; empty if all have one."""
+def _refuse_open_dimensions(program: ExportedProgram, name: str) -> None:
     import torch
 
     for node in program.graph.nodes:
-        value = node.meta.get("val")
-        rows = value if isinstance(value, list | tuple) else [value]
         given = node.op == "placeholder"
-        for tensor in [row for row in rows if isinstance(row, torch.Tensor)]:
+        what = f"{name}: {f'input {node.name!r}' if given else title(node)}"
+        for tensor in tensors_in(node.meta.get("val")):
             if tensor.layout != torch.strided:
-                return (
-                    f"{name}: {f'input {node.name!r}' if given else title(node)} has layout {tensor.layout}, not one "
-                    "block of memory; use dense tensors"
+                raise InvalidInputError(
+                    f"{what} has layout {tensor.layout}, not one block of memory; use dense tensors"
                 )
             for position, dim in enumerate(tensor.shape):
                 if not isinstance(dim, int):
-                    return (
-                        f"{name}: {f'input {node.name!r}' if given else title(node)} has an open dimension "
-                        f"({plain(str(dim))}, position {position}); {_OPEN_INPUT if given else _OPEN_RESULT}"
+                    raise InvalidInputError(
+                        f"{what} has an open dimension ({plain(str(dim))}, position {position}); "
+                        f"{_OPEN_INPUT if given else _OPEN_RESULT}"
                     )
-    return ""

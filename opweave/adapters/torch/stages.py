@@ -103,20 +103,16 @@ class Runnable:
                 else:
                     waiting.append(user)
 
-    def unplanned(self, node: Node) -> bool:
-        """Whether a node is a call that is computed when its first reader needs it."""
-        return node.op == "call_function" and node.name not in self.planned and node.target is not operator.getitem
-
     def sources(self, node: Node) -> list[Node]:
         """Nodes whose values a planned node reads, directly or through unplanned nodes."""
         found: dict[Node, None] = {}
         waiting = [node]
         while waiting:
             for source in waiting.pop().all_input_nodes:
-                if source not in found:
-                    found[source] = None
-                    if self.unplanned(source):
-                        waiting.append(source)
+                unplanned = source.op == "call_function" and source.name not in self.planned
+                if source not in found and unplanned and source.target is not operator.getitem:
+                    waiting.append(source)
+                found[source] = None
         return list(found)
 
     def outputs(self, values: Mapping[str, object]) -> list[object]:
@@ -293,73 +289,46 @@ def staged(run: Runnable, groups: Sequence[Group]) -> StagedProgram:
         When the groups do not fit the program; the message names the node.
     """
     run.check_covered([name for group in groups for name in group.operators], "the plan")
+    made = {part for node in run.planned.values() for part in (node, *run.parts_of(node))}
     home: dict[Node, int] = {}
     for index, group in enumerate(groups):
         for name in group.operators:
             node = run.planned[name]
+            late = next((source for source in run.sources(node) if source in made and source not in home), None)
+            if late is not None:
+                raise InvalidInputError(
+                    f"the plan runs {name!r} before {late.name!r}, which makes its input; judge it with 'opweave check'"
+                )
             home |= dict.fromkeys((node, *run.parts_of(node)), index)
-    return StagedProgram(run, [_Writer(run, home, index, group).stage() for index, group in enumerate(groups)])
+    return StagedProgram(run, [_stage(run, home, index, group) for index, group in enumerate(groups)])
 
 
-class _Writer:
-    """Copies the nodes of one group into a graph of their own."""
+def _stage(run: Runnable, home: Mapping[Node, int], index: int, group: Group) -> Stage:
+    """Copy the nodes of one group into a graph of their own, with the weights and the values of these alone."""
+    import torch
 
-    def __init__(self, run: Runnable, home: Mapping[Node, int], index: int, group: Group) -> None:
-        import torch
+    graph: Graph = torch.fx.Graph()
+    body = [run.planned[name] for name in group.operators]
+    read = dict.fromkeys(source for node in body for source in run.sources(node))
+    entering = [node for node in read if node.op == "placeholder" or home.get(node, index) != index]
+    copies = {node: graph.placeholder(node.name) for node in entering}
 
-        self._run = run
-        self._home = home
-        self._index = index
-        self._group = group
-        self._graph: Graph = torch.fx.Graph()
-        self._copies: dict[Node, Node] = {}
-        self._inputs: list[str] = []
-
-    def stage(self) -> Stage:
-        import torch
-
-        body = [self._run.planned[name] for name in self._group.operators]
-        for node in body:
-            for source in self._run.sources(node):
-                if self._home.get(source, self._index) != self._index or source.op == "placeholder":
-                    self._enter(source)
-        for node in body:
-            self._copy(node).meta[PLANNED] = node.name
-            for part in self._run.parts_of(node):
-                self._copy(part)
-        leaving = [node for node, index in self._home.items() if index == self._index and self._leaves(node)]
-        self._graph.output(tuple(self._copies[node] for node in leaving))
-        module = torch.fx.GraphModule(self._run.module, self._graph)
-        return Stage(self._group.device, module, tuple(self._inputs), tuple(node.name for node in leaving))
-
-    def _enter(self, node: Node) -> None:
-        if node in self._copies:
-            return
-        if self._home.get(node, -1) > self._index:
-            raise InvalidInputError(
-                f"stage {self._index} reads {node.name!r}, which a later stage makes; judge the plan with "
-                "'opweave check'"
-            )
-        self._copies[node] = self._graph.placeholder(node.name)
-        self._inputs.append(node.name)
-
-    def _copy(self, node: Node) -> Node:
-        """Copy a node after the unplanned nodes that it needs: weights and values that depend only on them."""
-        if node not in self._copies:
+    def copy(node: Node) -> Node:
+        if node not in copies:
             for source in node.all_input_nodes:
-                if source not in self._copies:
-                    if source in self._home:
-                        raise InvalidInputError(
-                            f"the plan runs {node.name!r} before {source.name!r}, which makes its input; judge it with "
-                            "'opweave check'"
-                        )
-                    self._copy(source)
-            self._copies[node] = self._graph.node_copy(node, self._copies.__getitem__)
-        return self._copies[node]
+                copy(source)
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        return copies[node]
 
-    def _leaves(self, node: Node) -> bool:
-        if self._run.parts_of(node):
-            return False
-        return any(
-            reader is self._run.output or self._home[reader] != self._index for reader in self._run.readers(node)
-        )
+    def leaves(node: Node) -> bool:
+        outside = (reader is run.output or home[reader] != index for reader in run.readers(node))
+        return home[node] == index and not run.parts_of(node) and any(outside)
+
+    for node in body:
+        copy(node).meta[PLANNED] = node.name
+        for part in run.parts_of(node):
+            copy(part)
+    leaving = list(filter(leaves, home))
+    graph.output(tuple(copies[node] for node in leaving))
+    names = tuple(node.name for node in entering), tuple(node.name for node in leaving)
+    return Stage(group.device, torch.fx.GraphModule(run.module, graph), *names)

@@ -51,9 +51,9 @@ def twin(module: M) -> M:
 def faked(inputs: Any) -> Any:
     """Nested inputs with fake tensors in place of tensors."""
     import torch
-    from torch.utils._pytree import tree_map
+    from torch.utils._pytree import tree_map_only
 
-    return tree_map(lambda leaf: _like(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
+    return tree_map_only(torch.Tensor, _like, inputs)
 
 
 def on_meta(tensors: Iterable[torch.Tensor]) -> bool:
