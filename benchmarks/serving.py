@@ -15,7 +15,7 @@ import numpy as np
 import opweave as ow
 from benchmarks.tables import data, percent, run_parts, table
 
-RULES = ("equal_layers", "by_capacity", "swarm", "petals", "separate")
+RULES = ("equal_layers", "swarm", "petals", "separate")
 
 
 def cluster(kinds: Sequence[str], bandwidth: np.ndarray) -> ow.Cluster:
@@ -128,9 +128,7 @@ def random(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         began = time.process_time()
         result = ow.solve(problem, time_limit=1.0 if smoke else 20.0)
         took = time.process_time() - began
-        rules = [
-            ow.solve(problem, solver=rule).objective for rule in ("equal_layers", "by_capacity", "swarm", "petals")
-        ]
+        rules = [ow.solve(problem, solver=rule).objective for rule in ("equal_layers", "swarm", "petals")]
         best = min((seconds for seconds in rules if seconds), default=None)
         ratio = "-" if best is None or not result.objective else f"{best / result.objective:.2f}"
         devices, layers = len(problem.cluster.devices), len(problem.layers)

@@ -94,7 +94,7 @@ SUBJECTS = {
             best_layout,
             "first_fit tflm by_size by_breadth onnxruntime executorch nearest_end",
         ),
-        ("serving_flow", serving_flows(4, 3), best_serving, "equal_layers by_capacity swarm petals separate"),
+        ("serving_flow", serving_flows(4, 3), best_serving, "equal_layers swarm petals separate"),
     )
 }
 

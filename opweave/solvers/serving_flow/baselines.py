@@ -25,33 +25,19 @@ Rule = Callable[[ServingInstance], list[tuple[int, int]]]
 
 def _largest(instance: ServingInstance) -> IntArray:
     """The most layers of every device. Shape (devices,)."""
-    counts = np.arange(instance.layers + 1)
-    return np.asarray(np.where(instance.most > 0, counts, 0).max(axis=1, initial=0))
+    largest = np.where(instance.most > 0, np.arange(instance.layers + 1), 0).max(axis=1, initial=0)
+    if not largest.any():
+        raise NoPlanError("no device can hold a layer")
+    return np.asarray(largest)
 
 
 def equal_layers(instance: ServingInstance) -> list[tuple[int, int]]:
     """One pipeline through all devices that can hold layers, with equally many layers each."""
-    devices = np.flatnonzero(_largest(instance) > 0).tolist()
-    devices = devices[: instance.layers]
-    if not devices:
-        raise NoPlanError("no device can hold a layer")
+    devices = np.flatnonzero(_largest(instance) > 0)[: instance.layers].tolist()
     ends = np.linspace(0, instance.layers, len(devices) + 1).round().astype(int).tolist()
-    return _in_turn(instance, devices, ends)
-
-
-def by_capacity(instance: ServingInstance) -> list[tuple[int, int]]:
-    """One pipeline through all devices, with layers in proportion to the most that each can hold."""
-    largest = _largest(instance)
-    if not largest.sum():
-        raise NoPlanError("no device can hold a layer")
-    ends = np.concatenate([[0], np.cumsum(largest)]) * (instance.layers / largest.sum())
-    return _in_turn(instance, list(range(len(largest))), ends.round().astype(int).tolist())
-
-
-def _in_turn(instance: ServingInstance, devices: list[int], ends: list[int]) -> list[tuple[int, int]]:
     blocks = [UNUSED] * len(instance.names)
     for device, first, end in zip(devices, ends[:-1], ends[1:], strict=True):
-        blocks[device] = (first, end) if end > first else UNUSED
+        blocks[device] = (first, end)
     return blocks
 
 
@@ -59,8 +45,6 @@ def swarm(instance: ServingInstance) -> list[tuple[int, int]]:
     """Stages of equally many layers, as few as every device can hold; devices join the slowest stage, fastest first."""
     largest = _largest(instance)
     able = np.flatnonzero(largest > 0)
-    if not len(able):
-        raise NoPlanError("no device can hold a layer")
     smallest = int(largest[able].min())
     stages = next(n for n in range(1, instance.layers + 1) if -(-instance.layers // n) <= smallest)
     if len(able) < stages:
@@ -103,7 +87,7 @@ def separate(instance: ServingInstance) -> list[tuple[int, int]]:
     return blocks
 
 
-BY_NAME: dict[str, Rule] = {rule.__name__: rule for rule in (equal_layers, by_capacity, swarm, petals, separate)}
+BY_NAME: dict[str, Rule] = {rule.__name__: rule for rule in (equal_layers, swarm, petals, separate)}
 
 
 def carry_out(rule: Rule, problem: ServingFlow, run: Run) -> None:

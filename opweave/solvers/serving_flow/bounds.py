@@ -47,11 +47,8 @@ class Sets:
         self._speeds: FloatMatrix = np.stack([instance.most[rows[0]] for rows in instance.kinds])
         self._number: FloatArray = np.asarray([float(len(rows)) for rows in instance.kinds])
         self._links = instance.links
-        inner = instance.sizes[1:-1]
-        self._size = float(inner.min(initial=np.inf))
-        self._kind = np.zeros(len(instance.names), dtype=np.int64)
-        for kind, rows in enumerate(instance.kinds):
-            self._kind[rows] = kind
+        self._size = float(instance.sizes[1:-1].min(initial=np.inf))
+        self._kinds = instance.kinds
 
     def most(self, high: float) -> float:
         """A flow that no plan exceeds, at most ``high``; as low as the time allows."""
@@ -98,7 +95,7 @@ class Sets:
         needed = flow * (1.0 - SUMMATION) * self._size
         near = self._links >= needed if 0.0 < needed < np.inf else self._links > 0.0
         groups = clustered(np.asarray(near, dtype=bool))
-        return [np.bincount(self._kind[group], minlength=len(self._number)).astype(np.float64) for group in groups]
+        return [np.asarray([float(np.isin(rows, group).sum()) for rows in self._kinds]) for group in groups]
 
     def _crossed(self, price: FloatArray, flow: float, least: float, regions: list[FloatArray]) -> bool:
         """Whether a certificate with regions is found: neither one of them, nor a layer with two devices will do."""
@@ -160,10 +157,8 @@ class Sets:
         """Follow the lists back: how much of each kind a set takes."""
         column = np.zeros(len(self._number))
         for kind, count, origin, taken in reversed(trail[: step + 1]):
-            if kind < 0:
-                at = int(origin[at])
-                continue
-            column[kind] += float(taken[at]) / count
+            if kind >= 0:
+                column[kind] += float(taken[at]) / count
             at = int(origin[at])
         return column
 

@@ -2,7 +2,8 @@
 
 The flow of a plan is that of its worst place, so most changes for the better leave it as it is. What all places let
 pass of the flow that is aimed at tells how far a plan is away. An aim that is reached grows; one that is missed comes
-closer to the best plan, and where they meet, aims are high again. The referee counts the tokens of plans that reach one.
+closer to the best plan, and where they meet, aims are high again. The referee counts the tokens of plans that reach an
+aim.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ WARM, COLD, DRAWS = 0.01, 3e-4, 6
 """Share of what places let pass that a step may lose, at the beginning and the end; random numbers of a step."""
 
 RAISED, FIRST, FULL, TINY = 1.02, 1e-6, 1.0 - 1e-9, 1e-300
-"""How far an aim is above the best plan, at least; what counts as the flow of none, as a share of the least aim that was
-missed; what counts as all that places should let pass; bytes of none."""
+"""How far an aim is above the best plan, at least; what counts as the flow of no plan, as a share of the least aim that
+was missed; what counts as all that places should let pass; bytes of none."""
 
 BLOCKS = "blocks"
 """The target of rules that bar blocks of layers from devices."""
@@ -205,8 +206,8 @@ def anneal(
             possible = possible and inside and (plan[k, 1] == 0 or limits.speeds[k, plan[k, 0], plan[k, 1]] > 0.0)
             used += plan[k, 1] > 0
         possible = possible and used <= limits.devices
-        reached = _passed(limits, plan, room, flow, aim) if possible else 0.0
-        if possible and reached >= worth * (1.0 + heat[step] * math.log(max(draws[step, 5], 1e-300))):
+        reached = _passed(limits, plan, room, flow, aim) if possible else -np.inf
+        if reached >= worth * (1.0 + heat[step] * math.log(max(draws[step, 5], 1e-300))):
             worth = reached
             continue
         for k in range(devices):

@@ -73,7 +73,7 @@ def test_regions_share_no_layer_for_nothing() -> None:
 def test_annealing_leaves_rules_far_behind() -> None:
     """On 25 devices with unlike links, plans of several times the tokens of any rule are found at once."""
     problem, run = random_case(1), Run()
-    rules = [ow.solve(problem, solver=name).objective for name in ("by_capacity", "petals", "swarm")]
+    rules = [ow.solve(problem, solver=name).objective for name in ("equal_layers", "petals", "swarm")]
     search(problem, run)
     assert run.objective < min(seconds for seconds in rules if seconds) / 3.0
 
@@ -118,9 +118,9 @@ def test_what_no_devices_can_hold_is_said() -> None:
 @pytest.mark.parametrize("seed", [1, 4])
 def test_time_limits_hold_and_plans_are_not_worse_than_rules(seed: int) -> None:
     problem = random_case(seed)
-    result = ow.solve(problem, time_limit=1.0)
-    assert result.timings.total <= 1.0 * 1.1 + 1.0
-    for rule in ("equal_layers", "by_capacity", "swarm", "petals", "separate"):
+    result = ow.solve(problem, time_limit=3.0)
+    assert result.timings.total <= 3.0 * 1.1 + 1.0
+    for rule in ("equal_layers", "swarm", "petals", "separate"):
         other = ow.solve(problem, solver=rule).objective
         assert other is None or result.objective <= other * (1 + 1e-9)
     assert result.bound <= result.objective
