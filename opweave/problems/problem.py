@@ -253,7 +253,7 @@ def check_constraints(constraints: Sequence[Constraint], problem: Problem[Soluti
 
 
 def _read_problem(data: object) -> object:
-    return read_tagged(Problem, data)  # type: ignore[type-abstract]  # only its registered subclasses are built
+    return read_tagged(Problem, data)
 
 
 AnyProblem = Annotated[Problem[Any, Any], PlainValidator(_read_problem), SerializeAsAny()]

@@ -183,8 +183,8 @@ def test_bad_arguments_are_one_sentence(opweave: Run, spec: Path, arguments: lis
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--limit", "lots"], "'lots' is no number of bytes"),
-        (["--limit", "-5"], "'-5' is no number of bytes"),
+        (["--limit", "lots"], "'lots' is not a size"),
+        (["--limit", "-5"], "'-5' is not a size"),
         (["--problem", "cooking"], "no problem is called 'cooking'; there are: ordering"),
         (["--objective", "least"], "objective should be 'peak' or 'total', but is 'least'"),
         (["--in-place", "maybe"], "in_place should be 'none', 'first' or 'any'"),

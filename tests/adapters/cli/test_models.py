@@ -57,7 +57,7 @@ def test_a_plan_that_breaks_a_rule_is_not_valid(opweave: Run, tmp_path: Path) ->
         ((), "name a file for the model with -o"),
         (("-o", "p.xls"), "models are written as .mps"),
         (("-o", "p.lp", "--formulation", "moirai"), "no formulation 'moirai'"),
-        (("--judge", "none.sol"), "none.sol: cannot be read"),
+        (("--judge", "none.sol"), "none.sol: there is no such file"),
     ],
 )
 def test_refusals_are_sentences(opweave: Run, pipeline: Path, tmp_path: Path, arguments, sentence, monkeypatch) -> None:

@@ -61,7 +61,7 @@ def test_nothing_found_is_exit_1(opweave: Run, pipeline: Path) -> None:
     [
         (("compare", "--solvers", "heftt"), "no solver 'heftt'"),
         (("sweep",), "name at least one axis"),
-        (("sweep", "--memory", "lots"), "'lots' is no number of bytes"),
+        (("sweep", "--memory", "lots"), "'lots' is not a size"),
         (("sweep", "--vary", "colour=red"), "no axis 'colour'; the axes are: memory"),
         (("pareto", "makespan", "peak"), "it has ('bottleneck', 'peak')"),
         (("pareto", "latency", "peak", "--plot", "/nowhere/p.png"), "/nowhere"),

@@ -131,7 +131,7 @@ def test_the_command_line_checks_it(shown: tuple[InARow, ow.Result], opweave: Ru
     ended = opweave("check", spec, answer)
     assert (ended.status, ended.out.splitlines()[0]) == (0, "valid: 3 s, as claimed (one after the other)")
     assert view_for(InARow.kind).problem_type is InARow
-    assert_polite(opweave("solve", spec), "has no solver 'auto'")
+    assert_polite(opweave("solve", spec), "has neither a formulation nor a solver yet")
 
 
 @given(st.integers(0, 5), st.integers(1, 3))

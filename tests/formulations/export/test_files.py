@@ -307,7 +307,7 @@ def test_what_cannot_be_read_or_written_is_refused_in_a_sentence(tmp_path) -> No
         r"hold no value for any column of this formulation, such as 'z\(d,0,1\)'": {"z(e,1,9)": 1.0},
         r"the value of 'z\(e,0,1\)' is nan, which is not a finite number": {"z(e,0,1)": math.nan},
         "the values hold no value": {},
-        "missing.sol: cannot be read": tmp_path / "missing.sol",
+        "missing.sol: there is no such file": tmp_path / "missing.sol",
         "binary.sol: cannot be read": tmp_path / "binary.sol",
         "infeasible.sol holds no value": tmp_path / "infeasible.sol",
     }
