@@ -164,7 +164,7 @@ BAD_ARGUMENTS = [
     (["--solver", "magic"], "has no solver 'magic'; it has: auto"),
     (["--solver", "away"], "to get it: pip install 'opweave[away]'"),
     (["--solver", "definition", "--threads", "4"], "cannot honour 'threads'"),
-    (["--solver", "definition", "--option", "width=3"], "has no option 'width'; it has: depth"),
+    (["--solver", "definition", "--option", "width=3"], "has no option 'width'; did you mean 'depth'?"),
     (["--option", "width"], "--option 'width': write it as name=value"),
     (["--option", "a=1", "--option", "a=2"], "each name once"),
     (["--time-limit", "0"], "time_limit is 0.0; it must be a number of seconds above 0"),

@@ -33,7 +33,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> str:
         def write(self, problem: Pipeline) -> pyo.ConcreteModel:
             model = pyo.ConcreteModel()
             names = problem.running_order
-            self.names, devices = names, problem.usable_devices
+            self.names, devices = names, tuple(problem.cluster.device_index)
             seconds = {d: [problem.costs.seconds(op, d) for op in names] for d in devices}
             cuts = range(1, len(names))
             model.x = pyo.Var(devices, cuts, domain=pyo.Binary)

@@ -35,7 +35,7 @@ def test_all_formulations_are_listed_and_the_defaults_come_first() -> None:
         assert [row.name for row in rows[: len(defaults)]] == defaults
         assert list(rows) == [row for row in ROWS if row.problem == kind]
         assert list(ow.list_formulations(PROBLEMS[kind])) == list(rows)
-    with pytest.raises(ow.InvalidInputError, match="no problem is called 'plcement'; there are: "):
+    with pytest.raises(ow.InvalidInputError, match="no problem is called 'plcement'; did you mean 'placement'"):
         ow.list_formulations("plcement")
 
 
