@@ -216,7 +216,7 @@ def test_what_is_refused_is_refused_before_anything_runs(problem, fake) -> None:
     for arguments in ({"seed": None}, {"progress": 3}, {"options": {"speed": []}}):
         with pytest.raises(ow.InvalidInputError):
             ow.solve(problem, solver=name, **arguments)
-    with pytest.raises(ow.InvalidInputError, match="problem is of type OpGraph; it must be a problem"):
+    with pytest.raises(ow.InvalidInputError, match="problem is a graph; say what is to be decided"):
         ow.solve(problem.graph, solver=name)
 
 
