@@ -187,9 +187,8 @@ class _OneOnDevice(_OnDevices):
     device: Name
 
     def check(self, problem: AnyProblemType) -> None:
-        super().check(problem)
-        self._need_operators(problem, self.op)
         self._need_devices(problem, self.device)
+        self._need_operators(problem, self.op)
 
 
 class _SeveralOnDevices(_OnDevices):

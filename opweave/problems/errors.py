@@ -94,7 +94,7 @@ def checked_call(function: Callable[Parameters, Returned]) -> Callable[Parameter
             if unknown:
                 hint = f"has no argument {unknown[0]!r}{instead_of(unknown[0], named)}"
             elif len(args) > len(signature.parameters) - len(named):
-                hint = f"takes its options by name, such as {named[0]}=...; it has: {', '.join(named)}"
+                hint = f"takes its options by name, such as {named[0]}=..."
             else:
                 hint = f"cannot be called like this: {error}"
             raise InvalidInputError(f"{function.__name__} {hint}") from None

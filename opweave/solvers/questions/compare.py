@@ -11,6 +11,7 @@ from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import OptionValue
 from opweave.problems.spec import SCHEMA_VERSION
+from opweave.problems.words import instead_of
 from opweave.solvers.questions.answers import Answer, Answers, Report, answered
 from opweave.solvers.registry import Solver, find_solver, load_solvers
 from opweave.solvers.solve import solve
@@ -55,11 +56,10 @@ class Comparison(Answers):
 
     def __getitem__(self, solver: str) -> Answer:
         """The row of a solver."""
-        for each in self.rows:
-            if each.solver == solver:
-                return each
-        known = ", ".join(each.solver for each in self.rows)
-        raise InvalidInputError(f"{solver!r:.60} was not compared; the solvers are: {known}")
+        found = {each.solver: each for each in self.rows}
+        if solver not in found:
+            raise InvalidInputError(f"{solver!r:.60} was not compared{instead_of(solver, found, 'the solvers are')}")
+        return found[solver]
 
 
 @checked_call

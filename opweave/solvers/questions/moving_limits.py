@@ -82,11 +82,10 @@ class Tradeoff:
 
     def read(self, result: Result[Any]) -> Values | None:
         """The measures of a plan; None without one."""
-        plan: Any = result.solution
+        plan, values = result.solution, list[Any]([result.objective])
         problem: Any = self.problem
         if plan is None or result.objective is None:
             return None
-        values: list[Any] = [result.objective]
         for name in self.names[1:]:
             if name == "devices":
                 values.append(len(frozenset[str]().union(*plan.devices_by_operator().values())))
@@ -122,8 +121,7 @@ def tradeoff(problem: AnyProblem, measures: tuple[str, ...]) -> Tradeoff:
         own = {"objective": names[wanted[0]]} if "objective" in type(problem).model_fields else {}
         return Tradeoff(rebuilt(problem, **own), (*wanted, *sorted(limited, key=lambda name: name == "devices")))
     sets = [*((goal, cap) for goal in goals for cap in caps), *((goal, *caps) for goal in goals if len(caps) > 1)]
-    known = {name for each in sets for name in each}
-    near = "".join(did_you_mean(name, known) for name in measures if name not in known)
+    near = "".join(did_you_mean(name, {*goals, *caps}) for name, short in names.items() if short not in {*goals, *caps})
     raise InvalidInputError(
         f"{type(problem).__name__} has no exact front over {' and '.join(map(repr, measures)):.120}{near}; it has "
         f"{', '.join(map(repr, sets)) or 'none'}; ow.pymoo_problem searches any measures, without proofs"

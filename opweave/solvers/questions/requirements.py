@@ -15,13 +15,10 @@ from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.constraints import Constraint, MaxDevices, MemoryCap, means
 from opweave.problems.problem import Problem
 from opweave.problems.spec import FrozenDict, Spec
-from opweave.problems.words import counted
+from opweave.problems.words import MOST_LISTED, counted
 from opweave.solvers.questions.relaxation import KNOWN_RULES
 
 AnyProblem = Problem[Any, Any]
-
-SHOWN_NAMES = 4
-"""Most entries of a list in a name."""
 
 
 class Requirement(Spec):
@@ -32,7 +29,7 @@ class Requirement(Spec):
     name
         The requirement in the problem's words, such as ``"Pin('head', 'tpu')"``.
     axis
-        What it is, as an axis of :func:`~opweave.solvers.questions.changes.changed`; empty in files of version 0.4.
+        What it is, as an axis of :func:`~opweave.solvers.questions.changes.changed`; empty in files of version 0.1.
     amount
         Bytes or a count, if it can be relaxed by a whole number.
     unit
@@ -104,10 +101,9 @@ def requirements_of(problem: AnyProblem) -> Iterator[Requirement]:
             name = f"{field}={sized(value) if unit else _shown(value)}"
             yield Requirement(name=name, axis=field, amount=amount, unit=unit, free=free)
     for each in problem.cluster.devices if hasattr(problem, "cluster") else ():
-        size = each.memory_bytes
-        if size is not None:
-            name = f"memory of {each.name!r} ({sized(size)})"
-            yield Requirement(name=name, axis=f"memory:{each.name}", amount=size, unit="byte")
+        if each.memory_bytes is not None:
+            name = f"memory of {each.name!r} ({sized(each.memory_bytes)})"
+            yield Requirement(name=name, axis=f"memory:{each.name}", amount=each.memory_bytes, unit="byte")
 
 
 def _named(rule: Constraint) -> str:
@@ -133,6 +129,6 @@ def sized(size: int) -> str:
 
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
-        more = f", ... ({len(value)} in all)" if len(value) > SHOWN_NAMES else ""
-        return f"{', '.join(map(repr, value[:SHOWN_NAMES]))}{more}"
+        more = f", ... ({len(value)} in all)" if len(value) > MOST_LISTED else ""
+        return f"{', '.join(map(repr, value[:MOST_LISTED]))}{more}"
     return repr(dict(value)) if isinstance(value, FrozenDict) else repr(value)

@@ -211,8 +211,6 @@ def scratch_for(mode: IntArray, cuts: IntMatrix) -> Scratch:
 @loop
 def anneal(
     arrays: SlicingArrays,
-    first: int,
-    last: int,
     penalty: float,
     draws: FloatMatrix,
     heat: FloatArray,
@@ -227,8 +225,6 @@ def anneal(
 
     Parameters
     ----------
-    first, last
-        The operators that may be moved: first to last - 1.
     penalty
         Penalty in seconds for a byte over memory; negative when nothing is limited.
     draws, heat
@@ -257,8 +253,8 @@ def anneal(
         _copy(mode, cuts, best_mode, best_cuts, low, high)
     for move in range(len(draws)):
         threshold = current - heat[move] * np.log(max(draws[move, 5], 1e-300))
-        low = first + int(draws[move, 0] * (last - first))
-        high = min(last, low + int(np.exp(draws[move, 1] ** SHORT * np.log(last - first + 1.0))))
+        low = int(draws[move, 0] * count)
+        high = min(count, low + int(np.exp(draws[move, 1] ** SHORT * np.log(count + 1.0))))
         high = max(high, low + 1)
         _move(ops, arrays.times, low, high, draws, move, mode, cuts, weights, speeds)
         size = _affected(starts, consumers, low, high, move, stamp, touched)

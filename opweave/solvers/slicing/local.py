@@ -126,7 +126,7 @@ class LocalSearch:
             memory = empty_memory(self.arrays, len(mode), len(self.instance.devices))
             draws = rng.random((count, DRAWS))
             plans = (mode, cuts, best_mode, best_cuts)
-            found = anneal(self.arrays, 0, movable, cost, draws, heat, *plans, memory, scratch_for(mode, cuts))
+            found = anneal(self.arrays, cost, draws, heat, *plans, memory, scratch_for(mode, cuts))
             if math.isfinite(found):
                 improved = self.consider(judged(self.arrays, best_mode, best_cuts)) or improved
             else:
