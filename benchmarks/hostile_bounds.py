@@ -105,7 +105,7 @@ class Book:
             yield problem, solver, line.instances, line.bounds, worst, len(line.false)
 
 
-def small(seed: int) -> Iterator[tuple[str, ow.Problem[Any, Any], float | int | None]]:
+def small(seed: int) -> Iterator[tuple[str, ow.extend.Problem[Any, Any], float | int | None]]:
     """One hostile instance of every problem with its optimum."""
     makers: tuple[tuple[Callable[[int], Any], Callable[[Any], tuple[Any, Any]]], ...] = (
         (hostile_placement, best_placement),
@@ -119,7 +119,7 @@ def small(seed: int) -> Iterator[tuple[str, ow.Problem[Any, Any], float | int | 
         yield f"{problem.kind} {seed}", problem, best(problem)[0]
 
 
-def solved(problem: ow.Problem[Any, Any], names: Iterator[str], **arguments: Any) -> Iterator[ow.Result[Any]]:
+def solved(problem: ow.extend.Problem[Any, Any], names: Iterator[str], **arguments: Any) -> Iterator[ow.Result[Any]]:
     """Results of the named solvers that are available, support the problem, and do not refuse its numbers."""
     available = {row.name for row in ow.list_solvers(problem) if row.available}
     for name in names:

@@ -140,23 +140,25 @@ def serving(case: str) -> ow.ServingFlow:
 class Demanding(ow.Constraint):
     """A rule of a user's own, which about half of all plans break, and which takes long to check."""
 
-    def check(self, problem: ow.Problem[Any, Any]) -> None:
+    def check(self, problem: ow.extend.Problem[Any, Any]) -> None:
         """Fit every problem."""
 
-    def violations(self, problem: ow.Problem[Any, Any], solution: ow.Solution) -> Iterator[ow.Violation]:
+    def violations(
+        self, problem: ow.extend.Problem[Any, Any], solution: ow.extend.Solution
+    ) -> Iterator[ow.extend.Violation]:
         """Object to plans at random, but always to the same ones."""
         del problem
         if zlib.crc32(solution.model_dump_json().encode()) % 2:
-            yield ow.Violation(rule="demanding", message="this plan is not welcome")
+            yield ow.extend.Violation(rule="demanding", message="this plan is not welcome")
 
 
-def at_last(model: Any, problem: ow.Problem[Any, Any]) -> None:
+def at_last(model: Any, problem: ow.extend.Problem[Any, Any]) -> None:
     """Rows of a user's own: one that every plan keeps."""
     del problem
     model.add(model.objective <= 1e15)
 
 
-PROBLEMS: dict[str, Callable[[str], ow.Problem[Any, Any]]] = {
+PROBLEMS: dict[str, Callable[[str], ow.extend.Problem[Any, Any]]] = {
     "ordering": ordering,
     "totals": totals,
     "placement": placement,

@@ -106,7 +106,7 @@ def empty_cache(*, cold: bool) -> Iterator[None]:
 
 def _solve(
     answer: Connection,
-    problem: ow.Problem[Any, Any],
+    problem: ow.extend.Problem[Any, Any],
     solver: str,
     limit: float,
     way: Way,
@@ -132,7 +132,7 @@ def _solve(
 def start(
     name: str,
     case: str,
-    problem: ow.Problem[Any, Any],
+    problem: ow.extend.Problem[Any, Any],
     solver: str,
     limit: float,
     way: Way,
@@ -169,7 +169,7 @@ def finish(started: Any) -> Late:
     return Late(name, case, solver, limit, limit * (1 + ALLOWED_SHARE) + ALLOWED_SECONDS + PATIENCE, 0.0)
 
 
-def names(problem: ow.Problem[Any, Any], wanted: Sequence[str]) -> list[str]:
+def names(problem: ow.extend.Problem[Any, Any], wanted: Sequence[str]) -> list[str]:
     """Solvers that can run here."""
     return [row.name for row in ow.list_solvers(problem) if row.available and (not wanted or row.name in wanted)]
 

@@ -94,7 +94,7 @@ def moirai(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for layers, heads in SMALL[: 1 if smoke else None]:
         problem = posed(layers, heads, 64 * heads)
         seconds = 2.0 if smoke else LIMIT_SECONDS
-        seen: list[ow.Progress] = []
+        seen: list[ow.results.Progress] = []
         result = ow.solve(problem, solver="moirai", time_limit=seconds, progress=seen.append)
         auto = ow.solve(problem, time_limit=seconds)
         times = result.timings

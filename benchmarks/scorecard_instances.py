@@ -29,7 +29,7 @@ from benchmarks.stacked import Stack, stacked
 from benchmarks.tables import GRAPHS
 from benchmarks.transformers import transformer
 
-AnyProblem = ow.Problem[Any, Any]
+AnyProblem = ow.extend.Problem[Any, Any]
 Make = Callable[[], AnyProblem]
 TOLERANCE = 1e-6
 """Relative tolerance of limits."""
@@ -49,7 +49,7 @@ class Rule(ow.Constraint):
         """The same with handles."""
         raise NotImplementedError
 
-    def violations(self, problem: Any, solution: Any) -> Iterator[ow.Violation]:
+    def violations(self, problem: Any, solution: Any) -> Iterator[ow.extend.Violation]:
         """What a limit is missed by."""
         found = self.figure(problem, solution)
         if self.least is not None and found < self.least - TOLERANCE * abs(self.least):

@@ -17,7 +17,7 @@ class AtMost(ow.Constraint):
     device: str
     count: int
 
-    def violations(self, problem: ow.Placement, solution: ow.Schedule) -> Iterator[ow.Violation]:
+    def violations(self, problem: ow.Placement, solution: ow.Schedule) -> Iterator[ow.extend.Violation]:
         number = list(solution.device.values()).count(self.device)
         if number > self.count:
             yield self.broken(f"{self.device!r} runs {number} operators", excess=number - self.count)

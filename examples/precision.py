@@ -7,24 +7,34 @@ import numpy as np
 from pydantic import model_validator
 
 import opweave as ow
-from opweave.problems.rules import within_memory
-from opweave.problems.spec import Amount, Bytes, FrozenDict, Name
-from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Resource
+from opweave.extend import (
+    BEFORE,
+    NEVER,
+    ActivityKind,
+    Amount,
+    Bytes,
+    FrozenDict,
+    Name,
+    Names,
+    Recorder,
+    Resource,
+    within_memory,
+)
 
 SIZE = {"fp32": 1.0, "fp16": 0.5, "int8": 0.25}
 """What parameters take in each precision, as a part of their bytes in the graph."""
 
 
-class Precisions(ow.Solution):
+class Precisions(ow.extend.Solution):
     """A precision for every operator."""
 
     precision: FrozenDict[Name, str]
 
 
-class MixedPrecision(ow.Problem[Precisions, ow.Details]):
+class MixedPrecision(ow.extend.Problem[Precisions, ow.extend.Details]):
     """Choose a precision for every operator, so that the parameters fit and the model loses as little as it can."""
 
-    solution_type: ClassVar[type[ow.Solution]] = Precisions
+    solution_type: ClassVar[type[ow.extend.Solution]] = Precisions
     unit: ClassVar[str] = "loss"
     restrictions: ClassVar[dict[str, int | str | None]] = {"memory_bytes": 2**53}  # what ow.conflict may leave out
 
@@ -49,7 +59,7 @@ class MixedPrecision(ow.Problem[Precisions, ow.Details]):
         operator = self.graph.operators[self.graph.operator_index[op]]
         return sum(round(SIZE[precision] * self.graph.parameter_bytes[name]) for name in operator.parameters)
 
-    def play(self, solution: Precisions) -> ow.Timeline | None:
+    def play(self, solution: Precisions) -> ow.extend.Timeline | None:
         """The operators run one after the other; all parameters stay in memory."""
         if any(solution.precision.get(op) not in losses for op, losses in self.loss.items()):
             return None
@@ -58,50 +68,50 @@ class MixedPrecision(ow.Problem[Precisions, ow.Details]):
             recorder.activity(ActivityKind.RUN, 0, step, step, step + 1)
             recorder.lifetime(step, 0, BEFORE, NEVER, self.bytes_of(op.id, solution.precision[op.id]))
         memory = (Resource("memory", "device"),)
-        return ow.Timeline("steps", memory, Names.of(self.graph), recorder.activities(), recorder.lifetimes())
+        return ow.extend.Timeline("steps", memory, Names.of(self.graph), recorder.activities(), recorder.lifetimes())
 
-    def rules(self, solution: Precisions, timeline: ow.Timeline | None) -> Iterator[ow.Violation]:
+    def rules(self, solution: Precisions, timeline: ow.extend.Timeline | None) -> Iterator[ow.extend.Violation]:
         if timeline is not None:
             yield from within_memory(timeline, [self.memory_bytes])
         for op, losses in self.loss.items():
             if (chosen := solution.precision.get(op)) not in losses:
-                yield ow.Violation(rule="precision", message=f"{op!r} cannot compute in {chosen!r}")
+                yield ow.extend.Violation(rule="precision", message=f"{op!r} cannot compute in {chosen!r}")
 
-    def measure(self, solution: Precisions, timeline: ow.Timeline) -> float:
+    def measure(self, solution: Precisions, timeline: ow.extend.Timeline) -> float:
         return sum(self.loss[op][chosen] for op, chosen in solution.precision.items())
 
 
-@ow.trivial_bound.register
+@ow.extend.trivial_bound.register
 def _least_losses(problem: MixedPrecision) -> float:
     """A bound that every result has at least."""
     return sum(min(losses.values()) for losses in problem.loss.values())
 
 
-@ow.register_formulation
-class Choice(ow.Formulation[MixedPrecision, Precisions]):
+@ow.extend.register_formulation
+class Choice(ow.extend.Formulation[MixedPrecision, Precisions]):
     """One column for every operator and precision; engines solve it, and so does "auto"."""
 
     name: ClassVar[str] = "choice"
     problem_type: ClassVar[type[MixedPrecision]] = MixedPrecision
     supports: ClassVar[tuple[str, ...]] = ("choice",)
 
-    def build(self, problem: MixedPrecision) -> ow.LinearModel:
-        model = ow.LinearModel()
+    def build(self, problem: MixedPrecision) -> ow.extend.LinearModel:
+        model = ow.extend.LinearModel()
         keys = [(op, precision) for op, losses in problem.loss.items() for precision in losses]
         x = dict(zip(keys, model.binaries("x", keys).tolist(), strict=True))
         for op, losses in problem.loss.items():
-            model.rows("one_precision").add(ow.Linear.over(x[op, precision] for precision in losses) == 1)
-        held = ow.Linear(0.0, {x[key]: float(problem.bytes_of(*key)) for key in keys})
+            model.rows("one_precision").add(ow.extend.Linear.over(x[op, precision] for precision in losses) == 1)
+        held = ow.extend.Linear(0.0, {x[key]: float(problem.bytes_of(*key)) for key in keys})
         model.rows("memory").add(held <= problem.memory_bytes)
-        model.minimise(ow.Linear(0.0, {x[op, precision]: problem.loss[op][precision] for op, precision in keys}))
+        model.minimise(ow.extend.Linear(0.0, {x[op, precision]: problem.loss[op][precision] for op, precision in keys}))
         self.add_constraints(model, problem)
         return model
 
-    def extract(self, model: ow.LinearModel, values: np.ndarray) -> Precisions:
+    def extract(self, model: ow.extend.LinearModel, values: np.ndarray) -> Precisions:
         chosen = (key for key, column in zip(*self._columns(model), strict=True) if values[column] > 0.5)
         return Precisions(precision=dict(chosen))
 
-    def start(self, model: ow.LinearModel, solution: Precisions) -> np.ndarray:
+    def start(self, model: ow.extend.LinearModel, solution: Precisions) -> np.ndarray:
         keys, columns = self._columns(model)
         chosen = (float(solution.precision[op] == precision) for op, precision in keys)
         return model.filled(dict(zip(columns, chosen, strict=True)))
@@ -113,7 +123,7 @@ class Choice(ow.Formulation[MixedPrecision, Precisions]):
         return value
 
 
-def lower_cheapest(problem: MixedPrecision, run: ow.Run) -> ow.Outcome:
+def lower_cheapest(problem: MixedPrecision, run: ow.extend.Run) -> ow.extend.Outcome:
     """Begin with the least losses; then always lower what loses least for each byte that it saves."""
     chosen = {op: min(losses, key=losses.get) for op, losses in problem.loss.items()}
 
@@ -127,10 +137,10 @@ def lower_cheapest(problem: MixedPrecision, run: ow.Run) -> ow.Outcome:
     while sum(problem.bytes_of(op, precision) for op, precision in chosen.items()) > problem.memory_bytes:
         _, op, precision = min(steps(), default=(0.0, None, None))
         if op is None:
-            return ow.Outcome(infeasible=True, reason="the parameters do not fit in the smallest precisions")
+            return ow.extend.Outcome(infeasible=True, reason="the parameters do not fit in the smallest precisions")
         chosen[op] = precision
     run.found(Precisions(precision=chosen), sum(problem.loss[op][precision] for op, precision in chosen.items()))
-    return ow.Outcome(run.termination())
+    return ow.extend.Outcome(run.termination())
 
 
 ow.register_solver(

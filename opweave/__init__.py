@@ -14,13 +14,13 @@ side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
 solving
-    ``solve``, ``list_solvers``, ``trivial_bound``, ``warm``
+    ``solve``, ``list_solvers``, ``warm``
 models in your hands, solvers of your own
     ``list_formulations``, ``build_model``, ``write_model``, ``read_solution``; ``solver_for``, ``register_solver``,
-    ``Solver``, ``register_formulation``, ``Formulation``
+    ``Solver``; ``extend`` has what problems and formulations of your own are made of
 results
-    ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``Timeline``, ``explain``,
-    ``progress_figure``, ``verify``, ``load_result``
+    ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``explain``,
+    ``progress_figure``, ``verify``, ``load_result``; ``results`` has the classes of what other functions return
 frameworks and runtimes
     ``onnx``, ``torch``, ``keras``, ``llm``, ``runtimes``: functions that read models and carry out plans
 errors
@@ -71,18 +71,14 @@ from opweave.problems.errors import (
 )
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import Limits
-from opweave.problems.problem import Problem
-from opweave.problems.result import Incumbent, Result, Status, Termination
-from opweave.problems.shown import Rows, shown_by
-from opweave.problems.solution import Details, Evaluation, Solution, Violation
-from opweave.problems.timeline import Timeline
+from opweave.problems.result import Result, Status
+from opweave.problems.shown import shown_by
 from opweave.problems.words import did_you_mean
-from opweave.solvers.registry import Solver, SolverInfo, list_solvers, register_solver
-from opweave.solvers.run import Outcome, Progress, Run
+from opweave.solvers.registry import Solver, list_solvers, register_solver
 from opweave.solvers.solve import solve
-from opweave.solvers.trivial import trivial_bound
 
 if TYPE_CHECKING:
+    from opweave import extend, results
     from opweave.adapters import cluster, clusters, keras, llm, onnx, runtimes, torch
     from opweave.adapters.costs.calibrate import calibrate
     from opweave.adapters.graphs.lifetimes import load_lifetimes
@@ -92,33 +88,29 @@ if TYPE_CHECKING:
     from opweave.adapters.report.views import explain
     from opweave.adapters.runtimes import *  # noqa: F403
     from opweave.adapters.torch import *  # noqa: F403
-    from opweave.adapters.verify.report import Verification
     from opweave.adapters.verify.verify import verify
     from opweave.formulations.build import build_model, read_solution
-    from opweave.formulations.export.write import ModelFile, write_model
+    from opweave.formulations.export.write import write_model
     from opweave.formulations.expressions import express
-    from opweave.formulations.formulation import Formulation, register_formulation
-    from opweave.formulations.modeling.linear import Linear
-    from opweave.formulations.modeling.model import LinearModel
-    from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
+    from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
     from opweave.problems.cluster import Cluster, Device
-    from opweave.problems.costs import Calibration, Costs, Efficiency
+    from opweave.problems.costs import Costs, Efficiency
     from opweave.problems.layout_of import layout_of
     from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
     from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
     from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
-    from opweave.problems.placement.spec import Placement, Schedule, Transfer
+    from opweave.problems.placement.spec import Placement, Schedule
     from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow, layer_chain
     from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
-    from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
-    from opweave.solvers.engines.registration import FormulationInfo, list_formulations
+    from opweave.solvers.constraint_table import constraint_table
+    from opweave.solvers.engines.registration import list_formulations
     from opweave.solvers.evolution.objectives import pymoo_problem
     from opweave.solvers.loops import warm
     from opweave.solvers.own import solver_for
-    from opweave.solvers.questions.compare import Comparison, compare
-    from opweave.solvers.questions.conflict import Conflict, Mend, Proof, conflict
-    from opweave.solvers.questions.pareto import Front, pareto
-    from opweave.solvers.questions.sweep import Sweep, sweep
+    from opweave.solvers.questions.compare import compare
+    from opweave.solvers.questions.conflict import conflict
+    from opweave.solvers.questions.pareto import pareto
+    from opweave.solvers.questions.sweep import sweep
 
 __version__ = "0.2.0"
 
@@ -128,29 +120,18 @@ logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until t
 
 __all__ = [
     "Batch",
-    "BatchTransfer",
     "BatchedMapping",
     "BatchedSchedule",
-    "Calibration",
     "Cluster",
     "Colocate",
-    "Comparison",
-    "Conflict",
     "Constraint",
     "Costs",
-    "Details",
     "Device",
     "Efficiency",
     "EngineError",
-    "Evaluation",
     "Forbid",
-    "Formulation",
-    "FormulationInfo",
-    "Front",
     "Geometry",
-    "HonouredConstraints",
     "ImplausibleWarning",
-    "Incumbent",
     "InvalidInputError",
     "InvalidSpecError",
     "LayerBlocks",
@@ -158,32 +139,22 @@ __all__ = [
     "Lifetime",
     "LimitExceededError",
     "Limits",
-    "Linear",
-    "LinearModel",
     "MaxDevices",
     "MemoryCap",
     "MemoryLayout",
     "MemoryOrdering",
-    "Mend",
-    "ModelFile",
     "OpGraph",
     "Operator",
     "OpweaveError",
     "Ordering",
-    "Outcome",
     "Parameter",
     "Pin",
     "Pipeline",
     "Placement",
     "Pool",
     "Precede",
-    "Problem",
-    "Progress",
-    "Proof",
     "Result",
-    "Rows",
     "RuleError",
-    "Run",
     "Schedule",
     "Separate",
     "ServingFlow",
@@ -191,23 +162,15 @@ __all__ = [
     "Slice",
     "Slices",
     "Slicing",
-    "Solution",
     "Solver",
-    "SolverInfo",
     "SolverNotAvailableError",
     "Stage",
     "Stages",
     "Status",
-    "Sweep",
     "Tensor",
-    "Termination",
-    "Timeline",
-    "Transfer",
     "UnknownSolverError",
     "UnsupportedConstraintError",
     "UnsupportedFeatureError",
-    "Verification",
-    "Violation",
     "__version__",
     "build_model",
     "calibrate",
@@ -218,6 +181,7 @@ __all__ = [
     "constraint_table",
     "explain",
     "express",
+    "extend",
     "geometry",
     "keras",
     "layer_chain",
@@ -235,14 +199,13 @@ __all__ = [
     "progress_figure",
     "pymoo_problem",
     "read_solution",
-    "register_formulation",
     "register_solver",
+    "results",
     "runtimes",
     "solve",
     "solver_for",
     "sweep",
     "torch",
-    "trivial_bound",
     "verify",
     "warm",
     "write_model",
@@ -261,51 +224,51 @@ _HOMES = {
     "adapters.load": ("geometry", "load", "load_costs", "load_problem", "load_result"),
     "adapters.report.curves": ("progress_figure",),
     "adapters.report.views": ("explain",),
-    "adapters.verify.report": ("Verification",),
     "adapters.verify.verify": ("verify",),
     "formulations.build": ("build_model", "read_solution"),
-    "formulations.export.write": ("ModelFile", "write_model"),
+    "formulations.export.write": ("write_model",),
     "formulations.expressions": ("express",),
-    "formulations.formulation": ("Formulation", "register_formulation"),
-    "formulations.modeling.linear": ("Linear",),
-    "formulations.modeling.model": ("LinearModel",),
-    "problems.batched_mapping.spec": ("Batch", "BatchedMapping", "BatchedSchedule", "BatchTransfer"),
+    "problems.batched_mapping.spec": ("Batch", "BatchedMapping", "BatchedSchedule"),
     "problems.cluster": ("Cluster", "Device"),
-    "problems.costs": ("Calibration", "Costs", "Efficiency"),
+    "problems.costs": ("Costs", "Efficiency"),
     "problems.layout_of": ("layout_of",),
     "problems.memory_layout.spec": ("Layout", "Lifetime", "MemoryLayout", "Pool"),
     "problems.memory_ordering.spec": ("MemoryOrdering", "Ordering"),
     "problems.pipeline.spec": ("Pipeline", "Stage", "Stages"),
-    "problems.placement.spec": ("Placement", "Schedule", "Transfer"),
+    "problems.placement.spec": ("Placement", "Schedule"),
     "problems.serving_flow.spec": ("LayerBlocks", "ServingFlow", "layer_chain"),
     "problems.slicing.spec": ("Geometry", "Slice", "Slices", "Slicing"),
-    "solvers.constraint_table": ("HonouredConstraints", "constraint_table"),
-    "solvers.engines.registration": ("FormulationInfo", "list_formulations"),
+    "solvers.constraint_table": ("constraint_table",),
+    "solvers.engines.registration": ("list_formulations",),
     "solvers.evolution.objectives": ("pymoo_problem",),
     "solvers.loops": ("warm",),
     "solvers.own": ("solver_for",),
-    "solvers.questions.compare": ("Comparison", "compare"),
-    "solvers.questions.conflict": ("Conflict", "Mend", "Proof", "conflict"),
-    "solvers.questions.pareto": ("Front", "pareto"),
-    "solvers.questions.sweep": ("Sweep", "sweep"),
+    "solvers.questions.compare": ("compare",),
+    "solvers.questions.conflict": ("conflict",),
+    "solvers.questions.pareto": ("pareto",),
+    "solvers.questions.sweep": ("sweep",),
 }
 """Names that not every solve needs, by the modules that they are imported from on first use."""
 
 _LAYERS = ("adapters", "formulations", "problems", "solvers")
+
+_GROUPS = ("extend", "results")
+"""Modules of names that extenders need, and of names that users only receive; their short names work, too."""
 
 
 def __getattr__(name: str) -> object:
     """Import what not every solve needs on first use, so that ``import opweave`` stays fast."""
     if name in _LAZY:
         return importlib.import_module(f"opweave.adapters.{name}")
-    if name in (*_LAYERS, "extend", "results"):
+    if name in (*_LAYERS, *_GROUPS):
         return importlib.import_module(f"opweave.{name}")
     for module, names in _HOMES.items():
         if name in names:
             found = globals()[name] = getattr(importlib.import_module(f"opweave.{module}"), name)  # asked for once
             return found
-    for namespace in () if name.startswith("_") else _NAMESPACES:
-        home = importlib.import_module(f"opweave.adapters.{namespace}")
+    homes = (*(f"opweave.{group}" for group in _GROUPS), *(f"opweave.adapters.{each}" for each in _NAMESPACES))
+    for module in () if name.startswith("_") else homes:
+        home = importlib.import_module(module)
         if name in home.__all__:
             return getattr(home, name)
     if name == "__all__":  # ``from opweave import *`` asks for it first, and then takes the names that are here
@@ -317,7 +280,7 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """The names of the public face."""
-    return [*_PUBLIC, *_LAYERS]
+    return [*_PUBLIC]
 
 
 _PUBLIC = tuple(__all__)

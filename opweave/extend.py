@@ -6,7 +6,8 @@ data
     ``Problem``, ``Solution``, ``Details``; fields ``Name``, ``Bytes``, ``Seconds``, ``Amount``, ``Count``, ``Many``,
     ``FrozenDict``
 checking a plan
-    ``Violation``, ``Recorder``, ``Resource``, ``Names``, ``ActivityKind``, ``BEFORE``, ``NEVER``, ``within_memory``
+    ``Violation``, ``Timeline``, ``Recorder``, ``Resource``, ``Names``, ``ActivityKind``, ``BEFORE``, ``NEVER``,
+    ``within_memory``
 models
     ``Formulation``, ``register_formulation``, ``LinearModel``, ``Linear``
 solvers
@@ -20,7 +21,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.rules import within_memory
 from opweave.problems.solution import Details, Solution, Violation
 from opweave.problems.spec import Amount, Bytes, Count, FrozenDict, Many, Name, Seconds
-from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Resource
+from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Resource, Timeline
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.trivial import trivial_bound
 
@@ -46,6 +47,7 @@ __all__ = [
     "Run",
     "Seconds",
     "Solution",
+    "Timeline",
     "Violation",
     "register_formulation",
     "trivial_bound",

@@ -2,8 +2,10 @@
 
 from opweave.adapters.verify.report import Verification
 from opweave.formulations.export.write import ModelFile
+from opweave.problems.batched_mapping.spec import BatchTransfer
 from opweave.problems.costs import Calibration
-from opweave.problems.result import Incumbent
+from opweave.problems.placement.spec import Transfer
+from opweave.problems.result import Incumbent, Termination
 from opweave.problems.shown import Rows
 from opweave.problems.solution import Evaluation
 from opweave.solvers.constraint_table import HonouredConstraints
@@ -16,6 +18,7 @@ from opweave.solvers.registry import SolverInfo
 from opweave.solvers.run import Progress
 
 __all__ = [
+    "BatchTransfer",
     "Calibration",
     "Comparison",
     "Conflict",
@@ -31,5 +34,7 @@ __all__ = [
     "Rows",
     "SolverInfo",
     "Sweep",
+    "Termination",
+    "Transfer",
     "Verification",
 ]

@@ -62,11 +62,11 @@ class Subject:
     """A problem kind: its small instances, their optimum (None: infeasible), and its simple orders or plans."""
 
     kind: str
-    instances: SearchStrategy[ow.Problem]
-    oracle: Callable[[ow.Problem], tuple[float | None, object]]
+    instances: SearchStrategy[ow.extend.Problem]
+    oracle: Callable[[ow.extend.Problem], tuple[float | None, object]]
     baselines: str
 
-    def optimum(self, problem: ow.Problem) -> float | None:
+    def optimum(self, problem: ow.extend.Problem) -> float | None:
         return self.oracle(problem)[0]
 
 
@@ -110,25 +110,25 @@ AGAIN = 4
 
 
 @cache
-def drawn(kind: str) -> list[tuple[ow.Problem, float | None]]:
+def drawn(kind: str) -> list[tuple[ow.extend.Problem, float | None]]:
     """Instances of a problem and their optima, drawn once, because drawing takes longer than most solvers."""
-    found: list[tuple[ow.Problem, float | None]] = []
+    found: list[tuple[ow.extend.Problem, float | None]] = []
     subject = SUBJECTS[kind]
 
     @settings(max_examples=INSTANCES, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(subject.instances)
-    def draw(problem: ow.Problem) -> None:
+    def draw(problem: ow.extend.Problem) -> None:
         found.append((problem, subject.optimum(problem)))
 
     draw()
     return found
 
 
-def named(row: ow.SolverInfo) -> str:
+def named(row: ow.results.SolverInfo) -> str:
     return f"{row.problem}-{row.name}"
 
 
-def solve_or_skip(problem: ow.Problem, solver: str, **arguments: object) -> ow.Result | None:
+def solve_or_skip(problem: ow.extend.Problem, solver: str, **arguments: object) -> ow.Result | None:
     """Solve; an honest refusal of a feature or constraint is no failure."""
     try:
         return ow.solve(problem, solver=solver, **{"options": SHORT.get(solver), **arguments})
@@ -136,7 +136,7 @@ def solve_or_skip(problem: ow.Problem, solver: str, **arguments: object) -> ow.R
         return None
 
 
-def check(problem: ow.Problem, result: ow.Result, optimum: float | None) -> None:
+def check(problem: ow.extend.Problem, result: ow.Result, optimum: float | None) -> None:
     """What holds for every result, whatever the solver."""
     if result.solution is not None:
         assert optimum is not None
@@ -162,7 +162,7 @@ def same(first: ow.Result | None, second: ow.Result | None) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-def test_solvers_agree_with_brute_force_and_repeat(row: ow.SolverInfo) -> None:
+def test_solvers_agree_with_brute_force_and_repeat(row: ow.results.SolverInfo) -> None:
     judged, instances = 0, drawn(row.problem)
     for number, (problem, optimum) in enumerate(instances):
         result = solve_or_skip(problem, row.name, seed=7)
@@ -182,7 +182,7 @@ def test_solvers_agree_with_brute_force_and_repeat(row: ow.SolverInfo) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-def test_an_easy_problem_is_never_left_without_a_plan(row: ow.SolverInfo) -> None:
+def test_an_easy_problem_is_never_left_without_a_plan(row: ow.results.SolverInfo) -> None:
     if {row.name, named(row)} & REFUSING:
         with pytest.raises(ow.UnsupportedFeatureError):
             ow.solve(PROBLEMS[row.problem], solver=row.name)
@@ -195,7 +195,7 @@ def test_an_easy_problem_is_never_left_without_a_plan(row: ow.SolverInfo) -> Non
 @pytest.mark.parametrize("row", [row for row in PROVERS if row.problem == "memory_ordering"], ids=named)
 @settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(problem=memory_orderings(5, contradictory=True))
-def test_contradictory_constraints_are_infeasible(row: ow.SolverInfo, problem: ow.MemoryOrdering) -> None:
+def test_contradictory_constraints_are_infeasible(row: ow.results.SolverInfo, problem: ow.MemoryOrdering) -> None:
     assume(problem.constraints)
     result = solve_or_skip(problem, row.name)
     assume(result is not None)

@@ -111,26 +111,26 @@ print([name for name in sys.modules if "spec" in name and ".problems." in name o
     "all kinds are known whatever was imported": (
         """
 import opweave as ow
-before = list(ow.Problem.kinds()), "stages" in ow.Solution.kinds()
+before = list(ow.extend.Problem.kinds()), "stages" in ow.extend.Solution.kinds()
 ow.Placement
-print(before == (list(ow.Problem.kinds()), True), "slicing" in ow.Problem.kinds())""",
+print(before == (list(ow.extend.Problem.kinds()), True), "slicing" in ow.extend.Problem.kinds())""",
         "True True",
     ),
     "a solution of one's own may have a word of opweave's, and a generic problem may leave types open": (
         """
 import typing, opweave as ow
-class Layout(ow.Solution):
+class Layout(ow.extend.Solution):
     rows: int
-S, D = typing.TypeVar("S", bound=ow.Solution), typing.TypeVar("D", bound=ow.Details)
-class Base(ow.Problem[S, D], typing.Generic[S, D]):
+S, D = typing.TypeVar("S", bound=ow.extend.Solution), typing.TypeVar("D", bound=ow.extend.Details)
+class Base(ow.extend.Problem[S, D], typing.Generic[S, D]):
     pass
-class Half(ow.Problem[S, ow.Details], typing.Generic[S]):
+class Half(ow.extend.Problem[S, ow.extend.Details], typing.Generic[S]):
     pass
-class First(Base[ow.Ordering, ow.Details]):
+class First(Base[ow.Ordering, ow.extend.Details]):
     pass
 class Second(Half[ow.Ordering]):
     pass
-print(ow.Solution.kinds()["layout"] is Layout, First.kind, Second.kind)""",
+print(ow.extend.Solution.kinds()["layout"] is Layout, First.kind, Second.kind)""",
         "True first second",
     ),
 }

@@ -48,8 +48,8 @@ def best_whole_slices(problem: ow.Slicing) -> tuple[float | None, None]:
 class Subject:
     """A problem, its oracle, and the constraints that it takes."""
 
-    bare: ow.Problem
-    optimum: Callable[[ow.Problem], tuple[float | None, object]]
+    bare: ow.extend.Problem
+    optimum: Callable[[ow.extend.Problem], tuple[float | None, object]]
     names: tuple[str, ...]
 
 
@@ -94,11 +94,11 @@ for told in TOLD.values():
     express(told, "step_rule")(lambda _problem, _constraint: lambda done, op: True)
 
 
-def with_rule(kind: str, constraint: ow.Constraint) -> ow.Problem:
+def with_rule(kind: str, constraint: ow.Constraint) -> ow.extend.Problem:
     return with_rules(SUBJECTS[kind].bare, [constraint])
 
 
-def with_rules(bare: ow.Problem, constraints: list[ow.Constraint]) -> ow.Problem:
+def with_rules(bare: ow.extend.Problem, constraints: list[ow.Constraint]) -> ow.extend.Problem:
     fields = {name: getattr(bare, name) for name in type(bare).model_fields}
     return type(bare)(**{**fields, "constraints": constraints})
 
@@ -202,7 +202,7 @@ def test_an_order_that_overriding_subclasses_ask_for_in_their_own_words_is_kept_
 class Never(ow.Constraint):
     """A rule that no plan obeys."""
 
-    def violations(self, problem: Any, solution: Any) -> Iterator[ow.Violation]:
+    def violations(self, problem: Any, solution: Any) -> Iterator[ow.extend.Violation]:
         yield self.broken("no plan is right")
 
 

@@ -103,7 +103,7 @@ for told in TOLD.values():
     ow.express(told, "model")(write)
 
 
-def under(problem: ow.Problem, *rules: ow.Constraint) -> ow.Problem:
+def under(problem: ow.extend.Problem, *rules: ow.Constraint) -> ow.extend.Problem:
     return problem.model_copy(update={"constraints": rules})
 
 
@@ -111,7 +111,7 @@ def told_of(rule: ow.Constraint) -> ow.Constraint:
     return TOLD[type(rule)](**{name: getattr(rule, name) for name in type(rule).model_fields})
 
 
-def assignments(problem: ow.Problem, rule: ow.Constraint) -> Iterator[tuple[ow.Pin, ...]]:
+def assignments(problem: ow.extend.Problem, rule: ow.Constraint) -> Iterator[tuple[ow.Pin, ...]]:
     """Every choice of one device for each operator that obeys a rule, counted by hand."""
     names = [op.id for op in problem.graph.operators]
     for chosen in itertools.product([device.name for device in problem.cluster.devices], repeat=len(names)):
@@ -123,7 +123,7 @@ def assignments(problem: ow.Problem, rule: ow.Constraint) -> Iterator[tuple[ow.P
             yield tuple(ow.Pin(op=op, device=device) for op, device in zip(names, chosen, strict=True))
 
 
-def optimum(problem: ow.Problem, rule: ow.Constraint) -> float | None:
+def optimum(problem: ow.extend.Problem, rule: ow.Constraint) -> float | None:
     """The best objective under a rule, by brute force."""
     match problem:
         case ow.MemoryOrdering():
@@ -275,7 +275,7 @@ def test_what_a_rule_looks_at_is_what_its_refusal_rests_on() -> None:
 
 
 @pytest.mark.parametrize("kind", [ow.Placement, ow.Pipeline])
-def test_a_rule_that_reads_many_operators_still_gets_a_plan(kind: type[ow.Problem]) -> None:
+def test_a_rule_that_reads_many_operators_still_gets_a_plan(kind: type[ow.extend.Problem]) -> None:
     names = [f"o{k}" for k in range(40)]
     tensors = [ow.Tensor(id=name, bytes=0) for name in ["x", *names]]
     operators = [

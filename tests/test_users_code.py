@@ -44,7 +44,7 @@ UnknownArc = type("UnknownArc", (Quiet,), {})
 ow.express(UnknownArc, "order_arcs")(lambda problem, rule: [("a", "d")])
 
 
-def under(kind: str, rule: ow.Constraint) -> ow.Problem:
+def under(kind: str, rule: ow.Constraint) -> ow.extend.Problem:
     return PROBLEMS[kind].model_copy(update={"constraints": (rule,)})
 
 

@@ -28,7 +28,7 @@ CHAIN = ow.OpGraph(
 """The same operators, each of which reads what the one before it makes."""
 
 
-PROBLEMS: dict[str, ow.Problem] = {
+PROBLEMS: dict[str, ow.extend.Problem] = {
     problem.kind: problem
     for problem in (
         ow.MemoryOrdering(graph=GRAPH, objective="total"),

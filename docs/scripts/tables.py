@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1]
 
 TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
-KINDS = {name: kind.__name__ for name, kind in ow.Problem.kinds().items()}
+KINDS = {name: kind.__name__ for name, kind in ow.extend.Problem.kinds().items()}
 ENGINES = ("highs", "scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat")
 ENGINES_OF = {
     "linear": "linear",

@@ -188,7 +188,7 @@ def register_solver(solver: Solver) -> Solver:
     >>> def as_listed(problem, run):
     ...     order = ow.Ordering(order=[op.id for op in problem.graph.operators])
     ...     run.found(order, problem.evaluate(order).objective)
-    ...     return ow.Outcome(run.termination())
+    ...     return ow.extend.Outcome(run.termination())
     >>> registered = ow.register_solver(
     ...     ow.Solver("in_listed_order", "memory_ordering", "algorithm", as_listed, about="as listed")
     ... )

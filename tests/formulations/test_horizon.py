@@ -60,7 +60,7 @@ def test_waits_add_up(solve) -> None:
 def test_contradictions_are_still_proved(solve) -> None:
     result = solve(lambda starts: [starts("a") >= 1000.0, starts("a") <= 900.0])
     assert result.status is ow.Status.INFEASIBLE
-    assert result.termination is ow.Termination.COMPLETED
+    assert result.termination is ow.results.Termination.COMPLETED
 
 
 def test_what_rows_of_other_shapes_ask_for_is_not_known(solve) -> None:

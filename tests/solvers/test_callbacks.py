@@ -13,7 +13,7 @@ from tests.tiny import PROBLEMS
 ROWS = [row for row in ow.list_solvers() if row.available and row.problem in PROBLEMS]
 
 
-def named(row: ow.SolverInfo) -> str:
+def named(row: ow.results.SolverInfo) -> str:
     return f"{row.problem}-{row.name}"
 
 
@@ -21,16 +21,16 @@ class MistakeError(Exception):
     """What a user's callback raises."""
 
 
-def raise_at_a_plan(progress: ow.Progress) -> None:
+def raise_at_a_plan(progress: ow.results.Progress) -> None:
     if progress.objective is not None:
         raise MistakeError("no such column")
 
 
-def raise_at_once(_progress: ow.Progress) -> bool:
+def raise_at_once(_progress: ow.results.Progress) -> bool:
     raise MistakeError("no such file")
 
 
-def solve_or_skip(row: ow.SolverInfo, **arguments: object) -> ow.Result:
+def solve_or_skip(row: ow.results.SolverInfo, **arguments: object) -> ow.Result:
     try:
         return ow.solve(PROBLEMS[row.problem], solver=row.name, **arguments)
     except ow.UnsupportedFeatureError as refusal:
@@ -38,12 +38,14 @@ def solve_or_skip(row: ow.SolverInfo, **arguments: object) -> ow.Result:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-def test_the_incumbent_is_kept_when_progress_raises(row: ow.SolverInfo, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_incumbent_is_kept_when_progress_raises(
+    row: ow.results.SolverInfo, capfd: pytest.CaptureFixture[str]
+) -> None:
     result = solve_or_skip(row, progress=raise_at_a_plan)
     if result.objective is None:
         assert solve_or_skip(row).objective is None, "a plan was lost"
         return
-    assert result.termination is ow.Termination.CALLBACK_ERROR
+    assert result.termination is ow.results.Termination.CALLBACK_ERROR
     assert result.verified
     assert "a callback raised MistakeError: no such column" in result.reason
     assert isinstance(result.callback_error, MistakeError)
@@ -52,9 +54,9 @@ def test_the_incumbent_is_kept_when_progress_raises(row: ow.SolverInfo, capfd: p
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if "callback" in row.features], ids=named)
-def test_a_callback_that_raises_ends_the_run_before_it_has_found_anything(row: ow.SolverInfo) -> None:
+def test_a_callback_that_raises_ends_the_run_before_it_has_found_anything(row: ow.results.SolverInfo) -> None:
     result = solve_or_skip(row, callback=raise_at_once)
-    assert result.termination is ow.Termination.CALLBACK_ERROR
+    assert result.termination is ow.results.Termination.CALLBACK_ERROR
     assert "MistakeError: no such file" in result.reason
     assert result.status is not ow.Status.INFEASIBLE
 
@@ -74,7 +76,7 @@ def test_results_that_ended_so_travel_like_any_other(caplog: pytest.LogCaptureFi
 def test_a_callback_that_raises_is_not_called_again() -> None:
     calls = []
 
-    def watch(progress: ow.Progress) -> None:
+    def watch(progress: ow.results.Progress) -> None:
         calls.append(progress)
         raise MistakeError
 

@@ -28,7 +28,7 @@ LIMIT = 0.15
 ROWS = [row for row in constraint_table() if row.available and row.problem in PROBLEMS]
 
 
-def bare(kind: str) -> ow.Problem:
+def bare(kind: str) -> ow.extend.Problem:
     problem = PROBLEMS[kind]
     more: dict[str, object] = {"pipeline": {"cuts": "prefix"}}.get(kind, {})  # else nothing here can be cut apart
     if kind == "serving_flow":

@@ -40,7 +40,7 @@ CASES: dict[str, tuple[Callable[[int], Any], Callable[[Any], tuple[Any, Any]], t
 }
 
 
-def check(problem: ow.Problem[Any, Any], result: ow.Result[Any], optimum: float | int | None) -> None:
+def check(problem: ow.extend.Problem[Any, Any], result: ow.Result[Any], optimum: float | int | None) -> None:
     """No bound above the optimum, no plan below it, and no word of a contradiction."""
     for word in ("lies above", "claimed", "although"):
         assert result.reason is None or word not in result.reason, result.reason

@@ -37,7 +37,7 @@ for module, solver in PLACES.items():
     sys.meta_path.insert(0, hook)
     result = ow.solve(PROBLEMS["memory_ordering"], solver=solver)
     assert hook.module is None, f"{module} had been imported before"
-    assert result.termination is ow.Termination.INTERRUPTED, (module, result.termination)
+    assert result.termination is ow.results.Termination.INTERRUPTED, (module, result.termination)
     assert result.solver == solver
     assert module in sys.modules
 for solver in ("highs", "auto"):
@@ -66,7 +66,7 @@ def test_an_interrupt_of_a_search_keeps_its_plan() -> None:
     threading.Timer(2.0, signal.raise_signal, (signal.SIGINT,)).start()
     result = ow.solve(problem, time_limit=30.0)
     assert result.verified
-    assert result.termination is ow.Termination.INTERRUPTED
+    assert result.termination is ow.results.Termination.INTERRUPTED
     assert result.timings.total < 25.0
 
 
@@ -93,7 +93,7 @@ def test_an_interrupt_while_the_plan_is_verified_does_not_lose_it(monkeypatch: p
     problem, pressed = PROBLEMS["placement"], []
     plain = type(problem).evaluate
 
-    def interrupted(self: ow.Problem, solution: object) -> object:
+    def interrupted(self: ow.extend.Problem, solution: object) -> object:
         if not pressed:
             pressed.append(True)
             raise KeyboardInterrupt
@@ -102,4 +102,4 @@ def test_an_interrupt_while_the_plan_is_verified_does_not_lose_it(monkeypatch: p
     monkeypatch.setattr(type(problem), "evaluate", interrupted)
     result = ow.solve(problem, solver="heft")
     assert result.verified
-    assert result.termination is ow.Termination.INTERRUPTED
+    assert result.termination is ow.results.Termination.INTERRUPTED

@@ -23,36 +23,36 @@ HOME = int(os.environ.setdefault("OPWEAVE_TEST_HOME", str(os.getpid())))
 """The process of the tests; others inherit it."""
 
 
-def _plan(_: ow.Problem, run: Run) -> None:
+def _plan(_: ow.extend.Problem, run: Run) -> None:
     run.found(PLAN, 5)
 
 
-def _prove_elsewhere(_: ow.Problem, run: Run) -> None:
+def _prove_elsewhere(_: ow.extend.Problem, run: Run) -> None:
     while not run.should_stop():
         time.sleep(0.02)
         if os.getpid() != HOME:
             run.proved(5, "elsewhere")
 
 
-def _refute_elsewhere(_: ow.Problem, run: Run) -> Outcome | None:
+def _refute_elsewhere(_: ow.extend.Problem, run: Run) -> Outcome | None:
     while os.getpid() == HOME and not run.should_stop():
         time.sleep(0.02)
     return None if os.getpid() == HOME else Outcome(infeasible=True, reason="refuted elsewhere")
 
 
-def meeting(problem: ow.Problem, _: Run) -> list[Worker]:
+def meeting(problem: ow.extend.Problem, _: Run) -> list[Worker]:
     return [Steps("plan", _plan, problem), Steps("prove", _prove_elsewhere, problem)]
 
 
-def refuting(problem: ow.Problem, _: Run) -> list[Worker]:
+def refuting(problem: ow.extend.Problem, _: Run) -> list[Worker]:
     return [Steps("wait", _refute_elsewhere, problem)]
 
 
-def dying(problem: ow.Problem, _: Run) -> list[Worker]:
+def dying(problem: ow.extend.Problem, _: Run) -> list[Worker]:
     return [Steps("plan", _plan, problem), Steps("die", _die_once, problem)]
 
 
-def _die_once(_: ow.Problem, run: Run) -> None:
+def _die_once(_: ow.extend.Problem, run: Run) -> None:
     mark = Path(os.environ["OPWEAVE_TEST_MARK"])
     if os.getpid() != HOME and not mark.exists():
         mark.touch()

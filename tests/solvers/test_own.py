@@ -55,7 +55,7 @@ def test_what_it_reports_in_between_is_kept_and_its_bound_counts():
         for order in (["a", "b", "c"], ["b", "a", "c"]):
             run.found(ow.Ordering(order=order), problem.evaluate(ow.Ordering(order=order)).objective)
         run.proved(33, "by hand")
-        return ow.Outcome()
+        return ow.extend.Outcome()
 
     result = ow.solve(ORDERING, solver="mine")
     assert (result.status, result.objective, result.bound_source) == (ow.Status.OPTIMAL, 33, "by hand")
@@ -96,7 +96,7 @@ def test_one_that_asks_the_referee_takes_every_rule():
 def test_a_solver_that_returns_nonsense_ends_as_a_failed_engine():
     ow.register_solver(ow.Solver("nonsense", "memory_ordering", "algorithm", lambda problem, run: 7, about="-"))
     result = ow.solve(ORDERING, solver="nonsense")
-    assert result.termination is ow.Termination.ENGINE_ERROR
+    assert result.termination is ow.results.Termination.ENGINE_ERROR
     assert "'nonsense' returned 7; it must return an Outcome" in result.reason
 
 
@@ -120,18 +120,18 @@ def test_a_formulation_of_one_s_own_does_not_become_the_default():
         from opweave_own import Assignment, Unfinished
     finally:
         sys.path.remove(str(PACKAGE))
-    ow.register_formulation(Assignment)
+    ow.extend.register_formulation(Assignment)
     assert formulation_names("pipeline") == ("flow", "assignment")
     result = ow.solve(PIPELINE, solver="highs", formulation="assignment")
     assert result.objective == 4.0
     assert ow.solve(PIPELINE, solver="highs", formulation="assignment", extend=_not_on_e).objective == 5.0
     assert PIPELINE.evaluate(ow.read_solution(PIPELINE, {"x(e)": 1}, "assignment")).objective == 4.0
     with pytest.raises(ow.InvalidInputError, match="Unfinished lacks build, extract, objective_bound, start, problem"):
-        ow.register_formulation(Unfinished)
+        ow.extend.register_formulation(Unfinished)
     with pytest.raises(ow.InvalidInputError, match="derived from Formulation, not 3"):
-        ow.register_formulation(3)
+        ow.extend.register_formulation(3)
     with pytest.raises(ow.InvalidInputError, match="opweave has a formulation 'flow' for pipeline"):
-        ow.register_formulation(type("Flow", (Assignment,), {"name": "flow"}))
+        ow.extend.register_formulation(type("Flow", (Assignment,), {"name": "flow"}))
 
 
 def _not_on_e(model, problem):

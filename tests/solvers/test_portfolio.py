@@ -18,7 +18,7 @@ from opweave.solvers.workers import Steps
 PLAN = ow.Ordering(order=["a"])
 PROBLEM = ow.MemoryOrdering(graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id="a")]))
 
-Algorithm = Callable[[ow.Problem, Run], Outcome | None]
+Algorithm = Callable[[ow.extend.Problem, Run], Outcome | None]
 
 
 def plan_of(value: int) -> Algorithm:
@@ -31,7 +31,7 @@ class Idle:
     def __init__(self) -> None:
         self.spent = 0.0
 
-    def __call__(self, _: ow.Problem, run: Run) -> None:
+    def __call__(self, _: ow.extend.Problem, run: Run) -> None:
         while True:
             time.sleep(0.01)
             self.spent += 0.01
@@ -40,7 +40,7 @@ class Idle:
 
 
 def test_bound_and_plan_of_two_workers_meet() -> None:
-    def prove(_: ow.Problem, run: Run) -> None:
+    def prove(_: ow.extend.Problem, run: Run) -> None:
         while run.objective != 5:
             assert not run.should_stop()
         run.proved(5, "other")
@@ -54,7 +54,7 @@ def test_bound_and_plan_of_two_workers_meet() -> None:
 def test_the_first_worker_has_the_time_until_there_is_a_plan() -> None:
     seen: list[str] = []
 
-    def slow(_: ow.Problem, run: Run) -> None:
+    def slow(_: ow.extend.Problem, run: Run) -> None:
         for _round in range(3):
             time.sleep(SLICE)
             seen.append("slow")
@@ -70,7 +70,7 @@ def test_time_follows_gain() -> None:
     idle, values = Idle(), (1_000_000 * 0.9**number for number in itertools.count())
     spent = 0.0
 
-    def gain(_: ow.Problem, run: Run) -> None:
+    def gain(_: ow.extend.Problem, run: Run) -> None:
         nonlocal spent
         while True:
             time.sleep(0.01)
@@ -130,7 +130,7 @@ def test_a_users_mistake_is_raised() -> None:
 def test_context_managers_of_a_resting_worker_end() -> None:
     ended: list[bool] = []
 
-    def hold(_: ow.Problem, run: Run) -> None:
+    def hold(_: ow.extend.Problem, run: Run) -> None:
         try:
             while not run.should_stop():
                 time.sleep(0.01)
@@ -148,7 +148,7 @@ def test_without_a_limit_workers_take_turns_whole() -> None:
     seen: list[str] = []
 
     def work(name: str) -> Algorithm:
-        def algorithm(_: ow.Problem, run: Run) -> None:
+        def algorithm(_: ow.extend.Problem, run: Run) -> None:
             for _round in range(3):
                 time.sleep(2 * SLICE)
                 seen.append(name)
@@ -165,8 +165,8 @@ def test_without_a_limit_workers_take_turns_whole() -> None:
 def test_portfolios_nest() -> None:
     seen: list[str] = []
 
-    def inner(_: ow.Problem, run: Run) -> Outcome:
-        def work(_: ow.Problem, part: Run) -> None:
+    def inner(_: ow.extend.Problem, run: Run) -> Outcome:
+        def work(_: ow.extend.Problem, part: Run) -> None:
             while not part.should_stop():
                 seen.append("inner")
                 time.sleep(0.02)
@@ -175,7 +175,7 @@ def test_portfolios_nest() -> None:
         part.found(PLAN, 3)
         return work_off([Steps("work", work, PROBLEM)], part)
 
-    def outer(_: ow.Problem, run: Run) -> None:
+    def outer(_: ow.extend.Problem, run: Run) -> None:
         while not run.should_stop():
             seen.append("outer")
             time.sleep(0.02)

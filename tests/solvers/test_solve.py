@@ -12,6 +12,7 @@ import pytest
 
 import opweave as ow
 from opweave.problems.errors import EngineError
+from opweave.results import Termination
 from opweave.solvers import registry
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -59,7 +60,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[Run], 
 
 
 OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN = ow.Status
-DONE, FAILED = ow.Termination.COMPLETED, ow.Termination.ENGINE_ERROR
+DONE, FAILED = Termination.COMPLETED, Termination.ENGINE_ERROR
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,14 @@ DONE, FAILED = ow.Termination.COMPLETED, ow.Termination.ENGINE_ERROR
             [], 3, Outcome(infeasible=True, reason="because"), (INFEASIBLE, DONE), None, None, "because", id="refuted"
         ),
         pytest.param(
-            [(GOOD, 12)], 3, Outcome(ow.Termination.GAP_REACHED), (FEASIBLE, DONE), 12, "trivial", "", id="no gap"
+            [(GOOD, 12)],
+            3,
+            Outcome(Termination.GAP_REACHED),
+            (FEASIBLE, DONE),
+            12,
+            "trivial",
+            "",
+            id="no gap",
         ),
     ],
 )
@@ -108,7 +116,10 @@ def test_solvers_are_believed_as_far_as_the_referee_confirms(
 
 @pytest.mark.parametrize(
     ("error", "termination"),
-    [(EngineError("the engine died"), ow.Termination.ENGINE_ERROR), (KeyboardInterrupt(), ow.Termination.INTERRUPTED)],
+    [
+        (EngineError("the engine died"), Termination.ENGINE_ERROR),
+        (KeyboardInterrupt(), Termination.INTERRUPTED),
+    ],
 )
 def test_what_was_found_before_the_end_is_kept(problem, fake, error, termination) -> None:
     def act(run: Run) -> Outcome:
@@ -122,8 +133,8 @@ def test_what_was_found_before_the_end_is_kept(problem, fake, error, termination
 @pytest.mark.parametrize(
     ("arguments", "termination"),
     [
-        ({"callback": lambda progress: progress.objective == 12}, ow.Termination.INTERRUPTED),
-        ({"time_limit": 0.05}, ow.Termination.TIME_LIMIT),
+        ({"callback": lambda progress: progress.objective == 12}, Termination.INTERRUPTED),
+        ({"time_limit": 0.05}, Termination.TIME_LIMIT),
     ],
 )
 def test_a_callback_or_a_time_limit_ends_the_run(problem, fake, arguments, termination) -> None:
@@ -144,7 +155,7 @@ def test_a_gap_that_is_reached_ends_the_run(problem, fake) -> None:
         return Outcome(run.termination())
 
     result = ow.solve(problem, solver=fake(act), gap=0.2)
-    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.GAP_REACHED)
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, Termination.GAP_REACHED)
     assert result.gap == pytest.approx(1 / 12)
 
 
@@ -262,14 +273,16 @@ def test_solvers_that_cannot_honour_a_constraint_name_those_that_can(problem, so
 
 
 def test_progress_is_observed(problem) -> None:
-    seen: list[ow.Progress] = []
+    seen: list[ow.results.Progress] = []
     ow.solve(problem, progress=seen.append)
     assert any(step.new_best for step in seen)
     assert seen[-1].objective == 12
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_the_default_solver_needs_no_optional_package(problem: ow.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_solver_needs_no_optional_package(
+    problem: ow.extend.Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for row in ow.list_solvers(problem):
         if row.kind == "engine" and row.name != "highs":
             key = (problem.kind, row.name)

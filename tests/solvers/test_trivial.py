@@ -39,11 +39,12 @@ import opweave as ow
 graph = ow.OpGraph(tensors=[ow.Tensor(id="x", bytes=3)], operators=[ow.Operator(id="p", outputs=["x"])])
 class Ours(ow.MemoryOrdering):
     pass
-earlier = ow.trivial_bound.dispatch(ow.MemoryOrdering)
-@ow.trivial_bound.register
+earlier = ow.extend.trivial_bound.dispatch(ow.MemoryOrdering)
+@ow.extend.trivial_bound.register
 def _(problem: {}):
     return earlier(problem) - 1
-print(ow.trivial_bound(Ours(graph)), ow.solve(ow.MemoryOrdering(graph)).bound, ow.trivial_bound({}(graph)))
+bound = ow.extend.trivial_bound
+print(bound(Ours(graph)), ow.solve(ow.MemoryOrdering(graph)).bound, bound({}(graph)))
 """
 
 

@@ -31,7 +31,7 @@ def test_compare(opweave: Run, placement: Path, tmp_path: Path) -> None:
     assert ended.status == 0
     for text in ("one_device", "4 s", "against heft", "2.04 s", "pip install", "c.json"):
         assert text in ended.out
-    assert ow.Comparison.model_validate_json((tmp_path / "c.json").read_text())["heft"].objective == 2.04
+    assert ow.results.Comparison.model_validate_json((tmp_path / "c.json").read_text())["heft"].objective == 2.04
 
 
 def test_sweep(opweave: Run, pipeline: Path, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_plan_holds_every_input_of_every_operator(shown):
 
 def test_listed_transfers_pass_the_referee(shown):
     sent = [
-        ow.BatchTransfer(**{name: one[name] for name in NEEDED}, inputs=numbers(one["inputs"]))
+        ow.results.BatchTransfer(**{name: one[name] for name in NEEDED}, inputs=numbers(one["inputs"]))
         for one in shown.plan()["transfers"]
     ]
     judged = shown.problem.evaluate(shown.solution.model_copy(update={"transfers": tuple(sent)}))

@@ -37,7 +37,7 @@ def test_every_verb(problem: ow.Placement, tmp_path: Path) -> None:
     assert NAME not in html
     assert "<b>&" not in html
     assert len(found.to_pandas()) == len(found.mends)
-    assert ow.Conflict.model_validate_json(found.save(tmp_path / "why.json").read_text()) == found
+    assert ow.results.Conflict.model_validate_json(found.save(tmp_path / "why.json").read_text()) == found
     assert found.explain() == str(found)
 
 

@@ -23,7 +23,7 @@ def ended(kind: str, *points: tuple[float, float | None, float | None], total: f
         bound=points[-1][2] if points else None,
         solver="made up",
         timings=Timings(solve=total),
-        incumbents=[ow.Incumbent(seconds=time, objective=plan, bound=bound) for time, plan, bound in points],
+        incumbents=[ow.results.Incumbent(seconds=time, objective=plan, bound=bound) for time, plan, bound in points],
     )
 
 

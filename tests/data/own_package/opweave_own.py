@@ -16,14 +16,14 @@ def heaviest_first(problem, run):
     judged = problem.evaluate(stages)
     if judged.feasible:
         run.found(stages, judged.objective)
-    return ow.Outcome(run.termination())
+    return ow.extend.Outcome(run.termination())
 
 
 HEAVIEST_FIRST = ow.Solver("heaviest_first", "pipeline", "algorithm", heaviest_first, about="one device")
 TAKEN = ow.Solver("auto", "pipeline", "algorithm", heaviest_first, about="a name that is taken")
 
 
-class Assignment(ow.Formulation[ow.Pipeline, ow.Stages]):
+class Assignment(ow.extend.Formulation[ow.Pipeline, ow.Stages]):
     """One stage on one device: a column for every device."""
 
     name = "assignment"
@@ -33,12 +33,12 @@ class Assignment(ow.Formulation[ow.Pipeline, ow.Stages]):
     restricts = True
 
     def build(self, problem):
-        model = ow.LinearModel()
+        model = ow.extend.LinearModel()
         names = [device.name for device in problem.cluster.devices]
         x = model.binaries("x", names)
-        model.rows("one_device").add(ow.Linear.over(x.tolist()) == 1)
+        model.rows("one_device").add(ow.extend.Linear.over(x.tolist()) == 1)
         seconds = [sum(problem.costs.seconds(op.id, name) for op in problem.graph.operators) for name in names]
-        model.minimise(ow.Linear(0.0, dict(zip(x.tolist(), seconds, strict=True))))
+        model.minimise(ow.extend.Linear(0.0, dict(zip(x.tolist(), seconds, strict=True))))
         self.add_constraints(model, problem)
         return model
 
@@ -54,7 +54,7 @@ class Assignment(ow.Formulation[ow.Pipeline, ow.Stages]):
         return value
 
 
-class Unfinished(ow.Formulation[ow.Pipeline, ow.Stages]):
+class Unfinished(ow.extend.Formulation[ow.Pipeline, ow.Stages]):
     """It lacks nearly everything."""
 
     name = "unfinished"

@@ -31,7 +31,7 @@ OPTIMUM["memory_layout"] = 0.4
 OPTIMUM["serving_flow"] = 0.2  # five tokens a second: d holds one layer, e the other two
 
 
-def posed(kind: str, name: str) -> ow.Problem:
+def posed(kind: str, name: str) -> ow.extend.Problem:
     return PROBLEMS[kind].model_copy(update=NEEDS.get(name, {}))
 
 

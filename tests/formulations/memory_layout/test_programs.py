@@ -127,7 +127,7 @@ def test_seconds_are_told_apart_however_slow_a_pool_is_that_the_best_layout_leav
     )
     optimum, _ = best_layout(problem)
     result = ow.solve(problem, solver="highs")
-    assert result.termination is ow.Termination.COMPLETED and result.reason is None
+    assert result.termination is ow.results.Termination.COMPLETED and result.reason is None
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(optimum))
     assert result.bound <= optimum
 

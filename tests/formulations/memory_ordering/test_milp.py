@@ -147,7 +147,7 @@ def test_a_footprint_that_is_the_same_in_every_order_is_compared_with_the_limit(
     short = ow.MemoryOrdering(graph=graph, objective=objective, limit_bytes=15 * size - 1)
     assert best_ordering(short) == (None, None)
     result = ow.solve(short, solver="highs", formulation=formulation)
-    assert (result.status, result.termination) == (ow.Status.INFEASIBLE, ow.Termination.COMPLETED)
+    assert (result.status, result.termination) == (ow.Status.INFEASIBLE, ow.results.Termination.COMPLETED)
     assert "limit" in result.reason
     enough = short.model_copy(update={"limit_bytes": 15 * size})
     assert agrees(ow.solve(enough, solver="highs", formulation=formulation), best_ordering(enough)[0])
@@ -173,7 +173,7 @@ def test_writing_stops_when_the_time_is_up():
     with pytest.raises(OutOfTimeError):
         TimeIndexed(BuildContext(keep_going=lambda: False)).build(two_branches())
     result = solved(two_branches(), "pairwise", callback=lambda now: now.stage.startswith("writing"))
-    assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.Termination.INTERRUPTED)
+    assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.results.Termination.INTERRUPTED)
 
 
 def test_huge_sizes_keep_the_bound_below_the_optimum():

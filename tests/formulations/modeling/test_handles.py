@@ -21,7 +21,7 @@ from tests.tiny import PROBLEMS
 ENGINES = ["highs", "scip", "cbc", "cp-sat"]
 
 
-def available(problem: ow.Problem) -> list[str]:
+def available(problem: ow.extend.Problem) -> list[str]:
     return [row.name for row in ow.list_solvers(problem.kind) if row.available and row.name in ENGINES]
 
 

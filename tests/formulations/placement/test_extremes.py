@@ -91,7 +91,7 @@ def test_writing_intervals_stops_in_time() -> None:
     with pytest.raises(OutOfTimeError):
         Intervals(BuildContext(keep_going=lambda: False)).build(fork())
     outcome = run_engine(fork(), Run(time_limit=1e-9), CpSat())
-    assert outcome.termination is ow.Termination.TIME_LIMIT
+    assert outcome.termination is ow.results.Termination.TIME_LIMIT
     assert outcome.reason == "there was not enough time to write the model"
 
 

@@ -145,7 +145,7 @@ def test_numbers_of_inputs_beyond_all_counting(number):
 
 
 def test_listed_transfers_must_be_right():
-    sent = ow.BatchTransfer(tensor="y", consumer="q", source="a", target="b", inputs=[1], start=1.5, end=4)
+    sent = ow.results.BatchTransfer(tensor="y", consumer="q", source="a", target="b", inputs=[1], start=1.5, end=4)
     assert two().evaluate(PLAN.model_copy(update={"transfers": (sent,)})).feasible
     late = sent.model_copy(update={"start": 2.0, "end": 4.5})
     assert rules(two(), PLAN.model_copy(update={"transfers": (late,)})) == {"precedence"}

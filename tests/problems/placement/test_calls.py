@@ -119,7 +119,7 @@ def test_a_circle_that_takes_no_time_is_no_plan() -> None:
 
 
 def test_listed_transfers_and_missing_links_are_violations() -> None:
-    sent = ow.Transfer(tensor="of a", source="cpu", target="gpu", start=10.0, end=12.0)
+    sent = ow.results.Transfer(tensor="of a", source="cpu", target="gpu", start=10.0, end=12.0)
     listed = plan("cpu gpu cpu cpu", 0.0, 10.0, 10.0, 20.0).model_copy(update={"transfers": (sent,)})
     assert broken(problem(), listed) == {"transfer"}
     cluster = ow.Cluster(devices=problem().cluster.devices, rates=[0.0, 1.0, 1.0])

@@ -325,7 +325,7 @@ def test_one_servers_plan_on_every_server():
     inputs = result.solution.inputs_by_device()
     assert sum(count for (op, device), count in inputs.items() if op == "l0.norm" and device.startswith("s0")) == 3
 
-    def reached(now: ow.Progress) -> bool:
+    def reached(now: ow.results.Progress) -> bool:
         return now.objective is not None and now.objective <= result.objective
 
     assert ow.solve(problem, time_limit=60.0, callback=reached).objective <= result.objective

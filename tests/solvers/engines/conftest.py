@@ -31,7 +31,7 @@ def selectable(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
 
     def add(engine: Engine, head_start: HeadStart = HEAD_START, kind: str = "memory_ordering") -> str:
-        def run(problem: ow.Problem, run: registry.Run) -> ow.Outcome:
+        def run(problem: ow.extend.Problem, run: registry.Run) -> ow.extend.Outcome:
             return run_engine(problem, run, engine, head_start)
 
         supports = ("order_arcs", "pairwise", "time_indexed", "model")

@@ -93,15 +93,15 @@ def misled(request: pytest.FixtureRequest, selectable, problem) -> Callable[...,
 
 def test_a_crash_keeps_the_best_so_far(misled) -> None:
     result = misled(fakes.start_then_crash)
-    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.results.Termination.ENGINE_ERROR)
     assert "fake died: killed by signal SIGSEGV" in result.reason
 
 
 @pytest.mark.parametrize(
     ("arguments", "termination"),
     [
-        ({"time_limit": 2.0}, ow.Termination.TIME_LIMIT),
-        ({"callback": lambda now: now.stage.startswith("fake")}, ow.Termination.INTERRUPTED),
+        ({"time_limit": 2.0}, ow.results.Termination.TIME_LIMIT),
+        ({"callback": lambda now: now.stage.startswith("fake")}, ow.results.Termination.INTERRUPTED),
     ],
 )
 def test_an_engine_that_overruns_its_time_or_is_asked_to_stop_is_killed(misled, arguments, termination) -> None:
@@ -126,7 +126,7 @@ def test_an_engine_that_overruns_its_time_or_is_asked_to_stop_is_killed(misled, 
 )
 def test_lies_are_found_out_and_the_best_so_far_stays(misled, function, words) -> None:
     result = misled(function)
-    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.results.Termination.ENGINE_ERROR)
     assert result.bound_source == "trivial"
     assert words in result.reason
 
@@ -203,7 +203,7 @@ def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, er
         return ow.solve(problem, solver="highs", formulation="time_indexed", extend=extend)
 
     if error is KeyboardInterrupt:
-        assert solve().termination is ow.Termination.INTERRUPTED
+        assert solve().termination is ow.results.Termination.INTERRUPTED
     else:
         with pytest.raises(ow.RuleError, match="enough") as caught:
             solve()
@@ -234,5 +234,5 @@ def test_a_model_that_cannot_be_written_in_time_is_not_asked_for_its_resolution(
     run.found(known.solution, known.objective)
     monkeypatch.setattr(find_formulation(type(problem), None), "build", late)
     outcome = run_engine(problem, run, Highs())
-    assert outcome.termination is ow.Termination.TIME_LIMIT
+    assert outcome.termination is ow.results.Termination.TIME_LIMIT
     assert outcome.reason == "there was not enough time to write the model"

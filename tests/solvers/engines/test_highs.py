@@ -142,7 +142,7 @@ def test_rows_that_were_left_out_are_added_and_no_solution_may_break_them(monkey
     assert sorted(sizes) == sizes
     monkeypatch.setattr(Block, "joined", lambda self, _: self)  # the rows are lost on the way
     lost = ow.solve(problem, solver="highs", options=PLAIN)
-    assert lost.termination is ow.Termination.ENGINE_ERROR
+    assert lost.termination is ow.results.Termination.ENGINE_ERROR
     assert "breaks rows which it was given" in lost.reason
 
 
@@ -150,7 +150,7 @@ def test_rows_that_were_left_out_are_added_and_no_solution_may_break_them(monkey
 def test_a_status_that_must_not_be_is_an_error(monkeypatch, here, problem, status):
     monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda self: highspy.HighsModelStatus.__members__[status])
     result = ow.solve(problem, solver="highs", options=PLAIN)
-    assert result.termination is ow.Termination.ENGINE_ERROR
+    assert result.termination is ow.results.Termination.ENGINE_ERROR
     assert status in result.reason
     assert result.status is not ow.Status.OPTIMAL
 
@@ -158,7 +158,7 @@ def test_a_status_that_must_not_be_is_an_error(monkeypatch, here, problem, statu
 def test_a_failing_run_is_an_error(monkeypatch, here, problem):
     monkeypatch.setattr(highspy.Highs, "run", lambda self: highspy.HighsStatus.kError)
     result = ow.solve(problem, solver="highs", options=PLAIN)
-    assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.Termination.ENGINE_ERROR)
+    assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.results.Termination.ENGINE_ERROR)
     assert "kError" in result.reason
 
 
@@ -201,13 +201,13 @@ def test_a_point_above_the_engines_own_bound_is_not_optimal(monkeypatch, here):
 def test_solved_without_a_solution_is_an_error(monkeypatch, here, problem):
     monkeypatch.setattr(highs_child, "solution_of", lambda solver: None)
     result = ow.solve(problem, solver="highs", options=PLAIN)
-    assert result.termination is ow.Termination.ENGINE_ERROR
+    assert result.termination is ow.results.Termination.ENGINE_ERROR
     assert "has no solution" in result.reason
 
 
 def test_it_improves_a_start_and_reports_progress(problem):
     start = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
-    seen: list[ow.Progress] = []
+    seen: list[ow.results.Progress] = []
     result = ow.solve(problem, solver="highs", options=PLAIN, start=start, progress=seen.append)
     assert (result.objective, result.status) == (10, ow.Status.OPTIMAL)
     assert next(point.objective for point in result.incumbents) == 17
@@ -217,19 +217,19 @@ def test_it_improves_a_start_and_reports_progress(problem):
 def test_a_time_limit_returns_the_best_so_far_with_a_bound():
     result = ow.solve(wide_problem(40), solver="highs", formulation="time_indexed", time_limit=1.5)
     assert result.status is ow.Status.FEASIBLE
-    assert result.termination is ow.Termination.TIME_LIMIT
+    assert result.termination is ow.results.Termination.TIME_LIMIT
     assert result.bound is not None
     assert result.timings.total < 15
 
 
 def test_ctrl_c_returns_the_best_so_far():
-    def press(now: ow.Progress) -> None:
+    def press(now: ow.results.Progress) -> None:
         if now.stage.startswith("highs") and now.seconds > 0.5:
             raise KeyboardInterrupt
 
     before = set(threading.enumerate())
     result = ow.solve(wide_problem(40), solver="highs", formulation="time_indexed", progress=press)
-    assert result.termination is ow.Termination.INTERRUPTED
+    assert result.termination is ow.results.Termination.INTERRUPTED
     assert result.status is ow.Status.FEASIBLE
     for thread in set(threading.enumerate()) - before:
         thread.join(60)  # HiGHS notices a stop at its own pace, which a busy machine stretches
@@ -311,4 +311,4 @@ def test_a_head_start_that_highs_fails_on_is_left_out(monkeypatch, here) -> None
     assert (result.status, failed) == (ow.Status.OPTIMAL, [True])
     failed.clear()
     alone = ow.solve(problem, solver="highs", options=PLAIN, formulation="time_indexed")
-    assert alone.termination is ow.Termination.ENGINE_ERROR
+    assert alone.termination is ow.results.Termination.ENGINE_ERROR

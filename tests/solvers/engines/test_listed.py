@@ -40,7 +40,7 @@ def test_all_formulations_are_listed_and_the_defaults_come_first() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.problem}-{row.name}")
-def test_its_engines_solve_it_and_its_handles_are_there(row: ow.FormulationInfo) -> None:
+def test_its_engines_solve_it_and_its_handles_are_there(row: ow.results.FormulationInfo) -> None:
     engines = {each.name: each for each in ow.list_solvers(row.problem) if each.kind == "engine"}
     assert set(row.available) <= set(row.engines) <= set(engines)
     assert set(row.available) == {name for name in row.engines if engines[name].available}

@@ -28,7 +28,7 @@ INSTANCES = {
 QUICK = settings(max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
-def objectives_of(problem: ow.Problem, *names: str) -> Objectives:
+def objectives_of(problem: ow.extend.Problem, *names: str) -> Objectives:
     """The problem's rows, unless it is evident that it has no solution."""
     ow.list_solvers(problem.kind)
     try:
@@ -75,7 +75,7 @@ def test_the_referee_agrees_and_repair_breaks_nothing(kind: str, data: st.DataOb
 
 
 def check_with_the_referee(
-    problem: ow.Problem, objectives: Objectives, rows: np.ndarray, names: tuple[str, ...]
+    problem: ow.extend.Problem, objectives: Objectives, rows: np.ndarray, names: tuple[str, ...]
 ) -> None:
     """The same objective, the same measures, and legal if and only if the referee finds nothing wrong."""
     worth = objectives.judge(rows)
@@ -93,7 +93,7 @@ def check_with_the_referee(
         assert [value, *(MEASURES[name](judged.timeline) for name in names[1:])] == pytest.approx(found, rel=1e-9)
 
 
-def check_repair(problem: ow.Problem, objectives: Objectives, rows: np.ndarray) -> None:
+def check_repair(problem: ow.extend.Problem, objectives: Objectives, rows: np.ndarray) -> None:
     """Repaired rows break no more; legal rows keep their worth; a solution's row stands for it, or for its devices."""
     encoding = objectives.encoding
     before, mended = objectives.judge(rows), encoding.repair(rows)

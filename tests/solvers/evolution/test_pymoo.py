@@ -22,7 +22,7 @@ from tests.oracles.placement import best_placement
 from tests.oracles.slicing import best_slicing
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
 
-ORACLES: dict[str, Callable[[ow.Problem], float | None]] = {
+ORACLES: dict[str, Callable[[ow.extend.Problem], float | None]] = {
     "memory_ordering": lambda problem: best_ordering_by_states(problem)[0],
     "placement": lambda problem: best_placement(problem)[0],
     "batched_mapping": lambda problem: best_batched_mapping(problem)[0],
@@ -38,7 +38,7 @@ class PartlyOn(ow.Constraint):
     op: str
     device: str
 
-    def violations(self, problem: ow.Problem, solution: ow.Solution) -> Iterator[ow.Violation]:
+    def violations(self, problem: ow.extend.Problem, solution: ow.extend.Solution) -> Iterator[ow.extend.Violation]:
         if problem.kind == "memory_ordering":
             if solution.order[0] == self.op:
                 yield self.broken(f"{self.op!r} runs first")
@@ -49,12 +49,12 @@ class PartlyOn(ow.Constraint):
 class Elsewhere(ow.Pin):
     """Not on the device: a meaning of its own, the opposite of its parent's."""
 
-    def violations(self, problem: ow.Problem, solution: ow.Solution) -> Iterator[ow.Violation]:
+    def violations(self, problem: ow.extend.Problem, solution: ow.extend.Solution) -> Iterator[ow.extend.Violation]:
         if self.device in solution.devices_by_operator()[self.op]:
             yield self.broken(f"{self.op!r} runs on {self.device!r}")
 
 
-def ruled(kind: str, *constraints: ow.Constraint) -> ow.Problem:
+def ruled(kind: str, *constraints: ow.Constraint) -> ow.extend.Problem:
     bare = PROBLEMS[kind]
     return type(bare)(**{**{name: getattr(bare, name) for name in type(bare).model_fields}, "constraints": constraints})
 
@@ -79,7 +79,7 @@ def test_it_finds_the_optimum_from_random_rows(kind: str) -> None:
 def test_any_algorithm_by_name(name: str) -> None:
     problem = PROBLEMS["placement"]
     result = ow.solve(problem, solver="pymoo", options={**SMALL, "algorithm": name})
-    assert result.termination is ow.Termination.BUDGET, result.reason
+    assert result.termination is ow.results.Termination.BUDGET, result.reason
     assert result.objective == pytest.approx(ORACLES["placement"](problem))
 
 
@@ -170,11 +170,11 @@ def test_it_keeps_a_time_limit_and_a_start_and_stops_when_asked() -> None:
     problem = PROBLEMS["placement"]
     start = ow.solve(problem).solution
     timed = ow.solve(problem, solver="pymoo", time_limit=0.5, start=start, options={"algorithm": "pso"})
-    assert timed.termination is ow.Termination.TIME_LIMIT
+    assert timed.termination is ow.results.Termination.TIME_LIMIT
     assert timed.objective == pytest.approx(problem.evaluate(start).objective)
     asked = ow.solve(problem, solver="pymoo", callback=lambda progress: progress.objective is not None)
     assert asked.verified
-    assert asked.termination is not ow.Termination.BUDGET
+    assert asked.termination is not ow.results.Termination.BUDGET
 
 
 def test_throughput_is_maximised_and_other_measures_are_played() -> None:
@@ -216,7 +216,7 @@ def test_an_algorithm_that_fails_leaves_what_was_found() -> None:
             raise RuntimeError("a mistake")
 
     result = ow.solve(PROBLEMS["pipeline"], solver="pymoo", options={"algorithm": Failing(pop_size=4)})
-    assert result.termination is ow.Termination.ENGINE_ERROR
+    assert result.termination is ow.results.Termination.ENGINE_ERROR
     assert "a mistake" in result.reason
     assert result.verified
 

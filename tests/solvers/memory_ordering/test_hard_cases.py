@@ -135,7 +135,7 @@ def test_out_of_time_without_a_plan_says_so(objective: str, solver: str) -> None
     listed = ow.solve(problem, solver="definition")
     assert listed.solution is None
     result = ow.solve(problem, solver=solver, time_limit=1e-9)
-    assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.Termination.TIME_LIMIT)
+    assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.results.Termination.TIME_LIMIT)
     assert solver == "auto" or "no order within the limit" in result.reason
 
 

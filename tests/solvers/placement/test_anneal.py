@@ -78,7 +78,7 @@ def test_nothing_to_place_takes_no_time(solver: str, time_limit: float | None) -
     )
     result = ow.solve(nothing, solver=solver, time_limit=time_limit)
     assert (result.status, result.objective, result.bound_source) == (ow.Status.OPTIMAL, 0.0, "trivial")
-    assert result.termination is ow.Termination.COMPLETED
+    assert result.termination is ow.results.Termination.COMPLETED
 
 
 def left_from(arrays: PlacementArrays, device: IntArray, v: int) -> float:

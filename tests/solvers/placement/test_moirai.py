@@ -53,7 +53,7 @@ def test_a_fused_pair_that_would_be_better_apart_by_hand() -> None:
     result = ow.solve(problem, solver="moirai")
     assert result.objective == pytest.approx(10.0)
     assert result.bound <= 3.0
-    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.COMPLETED)
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.results.Termination.COMPLETED)
 
 
 def test_where_nothing_is_fused_its_proof_is_one_of_the_whole() -> None:
@@ -112,7 +112,7 @@ def test_its_time_is_kept_and_its_plans_with_it() -> None:
         taken.append(time.process_time() - began)
         assert result.verified
         assert result.bound is not None
-        assert result.termination is ow.Termination.TIME_LIMIT
+        assert result.termination is ow.results.Termination.TIME_LIMIT
     assert min(taken) < 1.05 * 0.5 + 0.5
 
 

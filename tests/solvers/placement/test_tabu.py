@@ -28,7 +28,7 @@ def test_small_problems_reach_the_optimum(seed: int) -> None:
     problem = delayed(small_problem(seed, most_operators=5))
     optimum, _ = best_placement(problem)
 
-    def reached(now: ow.Progress) -> bool:
+    def reached(now: ow.results.Progress) -> bool:
         return optimum is not None and now.objective is not None and now.objective <= optimum * (1 + 1e-9)
 
     # without constraints there is a plan and the optimum is met; a busy machine needs seconds

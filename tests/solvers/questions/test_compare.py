@@ -24,7 +24,7 @@ def test_the_baselines_and_auto_by_default(kind):
     assert found.baseline in baselines
     assert found.relative("auto") <= 1.0
     assert all(row.bound is None or row.bound <= found.best.objective for row in found)
-    assert ow.Comparison.model_validate_json(found.model_dump_json()) == found
+    assert ow.results.Comparison.model_validate_json(found.model_dump_json()) == found
 
 
 def interrupted(problem, run):

@@ -29,16 +29,16 @@ MOST_REQUIREMENTS = 6
 """Requirements up to which every set of them is judged by brute force."""
 
 
-def with_only(problem: ow.Problem, kept: set[int]) -> ow.Problem:
+def with_only(problem: ow.extend.Problem, kept: set[int]) -> ow.extend.Problem:
     items = enumerate(requirements_of(problem))
     return changed(problem, {item.axis: item.free for number, item in items if number not in kept})
 
 
-def possible(subject: Subject, problem: ow.Problem, kept: set[int]) -> bool:
+def possible(subject: Subject, problem: ow.extend.Problem, kept: set[int]) -> bool:
     return subject.optimum(with_only(problem, kept)) is not None
 
 
-def check_by_brute_force(subject: Subject, problem: ow.Problem, found: Conflict) -> None:
+def check_by_brute_force(subject: Subject, problem: ow.extend.Problem, found: Conflict) -> None:
     """The items cannot hold together, all but one of them can, and every mend is one, and the least."""
     everything = tuple(requirements_of(problem))
     numbers = {everything.index(item) for item in found.items}
@@ -104,7 +104,9 @@ def chain(*weights: int) -> ow.OpGraph:
     return graph_of({f"o{k}": size for k, size in enumerate(weights)}, {f"o{k}": [f"o{k - 1}"] for k in range(1, 99)})
 
 
-def on(graph: ow.OpGraph, *memory: int, kind: type[ow.Problem] = ow.Placement, **fields: object) -> ow.Problem:
+def on(
+    graph: ow.OpGraph, *memory: int, kind: type[ow.extend.Problem] = ow.Placement, **fields: object
+) -> ow.extend.Problem:
     """A problem on devices d0, d1, ... with so many bytes."""
     links = fields.pop("links", {"shared": 1e3})
     devices = [ow.Device(name=f"d{k}", memory_bytes=size) for k, size in enumerate(memory)]
@@ -119,14 +121,14 @@ class AtMost(ow.Constraint):
     device: str
     count: int
 
-    def violations(self, problem: ow.Problem, solution: ow.Schedule) -> Iterator[ow.Violation]:
+    def violations(self, problem: ow.extend.Problem, solution: ow.Schedule) -> Iterator[ow.extend.Violation]:
         there = sum(device == self.device for device in solution.device.values())
         if there > self.count:
             yield self.broken(f"{self.device!r} runs {there} operators")
 
 
 @ow.express(AtMost, "model")
-def _at_most(model: ow.LinearModel, rule: AtMost) -> None:
+def _at_most(model: ow.extend.LinearModel, rule: AtMost) -> None:
     model.add(sum(model.on(op.id, rule.device) for op in model.problem.graph.operators) <= rule.count)
 
 
@@ -144,7 +146,7 @@ CIRCLE = [ow.Precede(before=first, after=then) for first, then in ("ab", "bc", "
 BATCHES = ow.Costs.from_table({"o0": {"d0": dict.fromkeys((1, 2, 3, 4), 1.0)}})
 PINS = ["Pin('o0', 'd0')", "Pin('o1', 'd0')"]
 APART = {"bandwidth": [[0, 0], [0, 0]]}
-EXAMPLES: dict[str, tuple[ow.Problem, list[str], list[str]]] = {
+EXAMPLES: dict[str, tuple[ow.extend.Problem, list[str], list[str]]] = {
     "what does not matter is left out": (
         on(
             chain(2, 6, 1),
@@ -261,7 +263,7 @@ def test_undecided_questions_leave_the_conflict_reducible(monkeypatch: pytest.Mo
     asked = Feasibility.ask
     whole = on(chain(6), 5, constraints=[ow.MaxDevices(count=1), pin(0, 0)])
 
-    def ask(self: Feasibility, problem: ow.Problem, about: str) -> Known:
+    def ask(self: Feasibility, problem: ow.extend.Problem, about: str) -> Known:
         undecided = len(problem.constraints) == 1 and problem.cluster.devices[0].memory_bytes is not None
         return Known(proof="nobody knows") if undecided else asked(self, problem, about)
 

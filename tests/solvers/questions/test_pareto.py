@@ -96,7 +96,7 @@ def test_makespan_against_peak(bandwidth, solver):
     plans = best_by_devices(problem)
     front = ow.pareto(problem, ("peak_bytes", "makespan"), solver=solver)
     assert (front.measures, front.units) == (("makespan", "peak_bytes"), ("seconds", "bytes"))
-    assert ow.Front.model_validate_json(front.model_dump_json()) == front
+    assert ow.results.Front.model_validate_json(front.model_dump_json()) == front
     if solver == "auto":
         assert front.complete
         same(front, best_of(plans))

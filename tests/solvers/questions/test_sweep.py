@@ -109,7 +109,7 @@ def test_on_an_executor_the_answers_are_the_same():
     alone = ow.sweep(PLACEMENT, grid, time_limit=20)
     assert [(row.status, row.objective) for row in found.rows] == [(row.status, row.objective) for row in alone.rows]
     assert ticks[-1] == (4, 4)
-    assert ow.Sweep.model_validate_json(found.model_dump_json()) == found
+    assert ow.results.Sweep.model_validate_json(found.model_dump_json()) == found
     with pytest.raises(ow.InvalidInputError, match="no point"):
         found.at(memory=6)
 
