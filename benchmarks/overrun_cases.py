@@ -143,9 +143,7 @@ class Demanding(ow.Constraint):
     def check(self, problem: ow.extend.Problem[Any, Any]) -> None:
         """Fit every problem."""
 
-    def violations(
-        self, problem: ow.extend.Problem[Any, Any], solution: ow.extend.Solution
-    ) -> Iterator[ow.extend.Violation]:
+    def violations(self, problem: Any, solution: Any) -> Iterator[ow.extend.Violation]:
         """Object to plans at random, but always to the same ones."""
         del problem
         if zlib.crc32(solution.model_dump_json().encode()) % 2:

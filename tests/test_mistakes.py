@@ -21,6 +21,7 @@ GRAPH = ow.OpGraph(
 GPU = {"memory_bytes": "1 GB", "flops_per_second": "1 TFLOP/s", "memory_bandwidth": "10 GB/s"}
 PAIR = ow.Cluster(devices=[ow.Device(name="gpu 0", **GPU), ow.Device(name="gpu 1", **GPU)], shared="1 GB/s")
 COSTS = ow.Costs.roofline(GRAPH, PAIR)
+BARE = ow.Cluster(devices=[ow.Device(name="x")])
 ORDER = ow.MemoryOrdering(GRAPH)
 PLACED = ow.Placement(GRAPH, PAIR, COSTS)
 LIFETIMES = [ow.Lifetime(id="t", bytes=8, begin=0, end=2)]
@@ -62,6 +63,10 @@ def written(folder: Path, name: str, content: str) -> Path:
     return path
 
 
+def timed(**table: dict[str, float]) -> ow.Placement:
+    return placed(costs=ow.Costs.from_table(table))
+
+
 def placed(**fields: object) -> ow.Placement:
     return ow.Placement(GRAPH, PAIR, fields.pop("costs", COSTS), **fields)
 
@@ -91,18 +96,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no unit": (lambda _: ow.Device(name="x", memory_bytes="8 gigs"), "write 8_000_000_000, '8 GB' or '8 GiB'"),
     "one row": (lambda _: ow.Cluster(devices=PAIR.devices, bandwidth=[[0, 1]]), "bandwidth has 1 row"),
     "no links": (lambda _: ow.Cluster(devices=PAIR.devices), "bandwidth, rates or shared"),
-    "costs of another": (
-        lambda _: placed(costs=ow.Costs.from_table({"left": {"cuda": 1.0}})),
-        "device 'cuda'; the cluster has 'gpu 0', 'gpu 1'",
-    ),
-    "a time missing": (
-        lambda _: placed(costs=ow.Costs.from_table({"left": {"gpu 0": 1.0, "gpu 1": 1.0}})),
-        "operator 'right' has no known time",
-    ),
-    "no speed": (
-        lambda _: ow.Costs.roofline(GRAPH, ow.Cluster(devices=[ow.Device(name="x")])),
-        "device 'x' has no flops_per_second",
-    ),
+    "costs of another": (lambda _: timed(left={"cuda": 1.0}), "device 'cuda'; the cluster has 'gpu 0', 'gpu 1'"),
+    "a time missing": (lambda _: timed(left={"gpu 0": 1.0, "gpu 1": 1.0}), "operator 'right' has no known time"),
+    "no speed": (lambda _: ow.Costs.roofline(GRAPH, BARE), "device 'x' has no flops_per_second"),
     "time_limit=-1": (lambda _: ow.solve(ORDER, time_limit=-1), "seconds above 0"),
     "time_limit='20s'": (lambda _: ow.solve(ORDER, time_limit="20s"), "seconds above 0"),
     "gap=5": (lambda _: ow.solve(ORDER, gap=5), "a fraction"),
@@ -114,10 +110,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no violations": (lambda _: Unwritten(), "Unwritten is not complete; write its violations()"),
     "violations give text": (lambda _: ow.solve(placed(constraints=[GivesText()])), "yield self.broken(message)"),
     "violations raise": (lambda _: ow.solve(placed(constraints=[Raises()])), "Raises.violations raised AttributeError"),
-    "a rule that a solver does not know": (
-        lambda _: ow.solve(placed(constraints=[NotHere()]), solver="heft"),
-        "these can: auto",
-    ),
+    "a rule that heft lacks": (lambda _: ow.solve(placed(constraints=[NotHere()]), solver="heft"), "these can: auto"),
     "an unknown target": (lambda _: ow.express(NotHere, "modle"), "did you mean 'model'?"),
     "a rule's name": (lambda _: ow.express("Pin", "model"), "a class derived from Constraint"),
     "another problem's": (
@@ -131,22 +124,16 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no solver yet": (lambda _: ow.solve(Unsolved(graph=GRAPH)), "@ow.solver_for(Unsolved)"),
     "no devices": (
         lambda _: ow.MemoryLayout(lifetimes=LIFETIMES, constraints=[ow.Pin("a", "b")]),
-        "Pin is about devices, and MemoryLayout has none",
+        "about devices, and",
     ),
     "a measure misspelt": (lambda _: ow.pareto(PLACED, ("makespan", "pek")), "did you mean 'peak'?"),
-    "a formulation misspelt": (
-        lambda _: ow.solve(PLACED, solver="highs", formulation="moiari"),
-        "did you mean 'moirai'?",
-    ),
+    "a formulation misspelt": (lambda _: PLACED.to_pyomo(formulation="moiari"), "did you mean 'moirai'?"),
     "a device's sheet misspelt": (lambda _: ow.clusters.device("rtx9090", "gpu"), "did you mean 'rtx"),
     "weights": (lambda folder: ow.load(written(folder, "m.pt", "PK")), "torch.export.save"),
     "a dictionary": (lambda _: ow.load({"a": 1}), "give a file name or a networkx.DiGraph"),
     "a text": (lambda folder: ow.load(written(folder, "a.txt", "name: x")), "opweave reads .onnx, .pt2"),
     "garbage": (lambda folder: ow.load(written(folder, "b.onnx", "garbage")), "export or download it again"),
-    "no solution file": (
-        lambda folder: ow.read_solution(ow.build_model(ORDER), folder / "no.sol"),
-        "there is no such file",
-    ),
+    "no solution file": (lambda folder: ow.read_solution(ORDER, folder / "no.sol"), "there is no such file"),
 }
 
 

@@ -41,8 +41,6 @@ def test_every_sheet_makes_a_device_or_says_what_is_missing(kind: str) -> None:
 def test_integers_and_unknown_names() -> None:
     assert ow.clusters.device("coral-usb", "tpu", precision="int8").flops_per_second == 4e12
     assert ow.clusters.device("t4", "gpu", precision="int8").flops_per_second == 130e12
-    with pytest.raises(ow.InvalidInputError, match="did you mean 'rtx4090'"):
-        ow.clusters.device("rtx409O", "a")
 
 
 def test_rows_that_were_compared_say_with_what() -> None:

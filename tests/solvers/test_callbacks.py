@@ -8,12 +8,13 @@ import pickle
 import pytest
 
 import opweave as ow
+from opweave.results import SolverInfo
 from tests.tiny import PROBLEMS
 
 ROWS = [row for row in ow.list_solvers() if row.available and row.problem in PROBLEMS]
 
 
-def named(row: ow.results.SolverInfo) -> str:
+def named(row: SolverInfo) -> str:
     return f"{row.problem}-{row.name}"
 
 
@@ -30,7 +31,7 @@ def raise_at_once(_progress: ow.results.Progress) -> bool:
     raise MistakeError("no such file")
 
 
-def solve_or_skip(row: ow.results.SolverInfo, **arguments: object) -> ow.Result:
+def solve_or_skip(row: SolverInfo, **arguments: object) -> ow.Result:
     try:
         return ow.solve(PROBLEMS[row.problem], solver=row.name, **arguments)
     except ow.UnsupportedFeatureError as refusal:
@@ -38,9 +39,7 @@ def solve_or_skip(row: ow.results.SolverInfo, **arguments: object) -> ow.Result:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-def test_the_incumbent_is_kept_when_progress_raises(
-    row: ow.results.SolverInfo, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_incumbent_is_kept_when_progress_raises(row: SolverInfo, capfd: pytest.CaptureFixture[str]) -> None:
     result = solve_or_skip(row, progress=raise_at_a_plan)
     if result.objective is None:
         assert solve_or_skip(row).objective is None, "a plan was lost"
@@ -54,7 +53,7 @@ def test_the_incumbent_is_kept_when_progress_raises(
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if "callback" in row.features], ids=named)
-def test_a_callback_that_raises_ends_the_run_before_it_has_found_anything(row: ow.results.SolverInfo) -> None:
+def test_a_callback_that_raises_ends_the_run_before_it_has_found_anything(row: SolverInfo) -> None:
     result = solve_or_skip(row, callback=raise_at_once)
     assert result.termination is ow.results.Termination.CALLBACK_ERROR
     assert "MistakeError: no such file" in result.reason

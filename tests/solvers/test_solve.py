@@ -87,14 +87,7 @@ DONE, FAILED = Termination.COMPLETED, Termination.ENGINE_ERROR
             [], 3, Outcome(infeasible=True, reason="because"), (INFEASIBLE, DONE), None, None, "because", id="refuted"
         ),
         pytest.param(
-            [(GOOD, 12)],
-            3,
-            Outcome(Termination.GAP_REACHED),
-            (FEASIBLE, DONE),
-            12,
-            "trivial",
-            "",
-            id="no gap",
+            [(GOOD, 12)], 3, Outcome(Termination.GAP_REACHED), (FEASIBLE, DONE), 12, "trivial", "", id="no gap"
         ),
     ],
 )
@@ -116,10 +109,7 @@ def test_solvers_are_believed_as_far_as_the_referee_confirms(
 
 @pytest.mark.parametrize(
     ("error", "termination"),
-    [
-        (EngineError("the engine died"), Termination.ENGINE_ERROR),
-        (KeyboardInterrupt(), Termination.INTERRUPTED),
-    ],
+    [(EngineError("the engine died"), Termination.ENGINE_ERROR), (KeyboardInterrupt(), Termination.INTERRUPTED)],
 )
 def test_what_was_found_before_the_end_is_kept(problem, fake, error, termination) -> None:
     def act(run: Run) -> Outcome:
@@ -186,7 +176,6 @@ def test_a_start_that_is_no_solution_is_refused(problem) -> None:
         ({"threads": 100_000}, "threads is 100000; it must be a whole number from 1 to"),
         ({"threads": 1.5}, "threads is 1.5; it must be a whole number from 1"),
         ({"seed": None}, "seed is None; it must be a whole number from 0"),
-        ({"seed": 1.5}, "seed is 1.5"),
         ({"seed": "a"}, "seed is 'a'"),
         ({"seed": True}, "seed is True"),
         ({"seed": -1}, "seed is -1"),
@@ -280,9 +269,7 @@ def test_progress_is_observed(problem) -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_the_default_solver_needs_no_optional_package(
-    problem: ow.extend.Problem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_solver_needs_no_optional_package(problem, monkeypatch: pytest.MonkeyPatch) -> None:
     for row in ow.list_solvers(problem):
         if row.kind == "engine" and row.name != "highs":
             key = (problem.kind, row.name)

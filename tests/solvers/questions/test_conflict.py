@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 import opweave as ow
 from opweave import Conflict, conflict
+from opweave.extend import Problem
 from opweave.problems.problem import AnyProblem
 from opweave.solvers.loops import compile_seconds
 from opweave.solvers.questions.changes import changed
@@ -29,16 +30,16 @@ MOST_REQUIREMENTS = 6
 """Requirements up to which every set of them is judged by brute force."""
 
 
-def with_only(problem: ow.extend.Problem, kept: set[int]) -> ow.extend.Problem:
+def with_only(problem: Problem, kept: set[int]) -> Problem:
     items = enumerate(requirements_of(problem))
     return changed(problem, {item.axis: item.free for number, item in items if number not in kept})
 
 
-def possible(subject: Subject, problem: ow.extend.Problem, kept: set[int]) -> bool:
+def possible(subject: Subject, problem: Problem, kept: set[int]) -> bool:
     return subject.optimum(with_only(problem, kept)) is not None
 
 
-def check_by_brute_force(subject: Subject, problem: ow.extend.Problem, found: Conflict) -> None:
+def check_by_brute_force(subject: Subject, problem: Problem, found: Conflict) -> None:
     """The items cannot hold together, all but one of them can, and every mend is one, and the least."""
     everything = tuple(requirements_of(problem))
     numbers = {everything.index(item) for item in found.items}
@@ -104,9 +105,7 @@ def chain(*weights: int) -> ow.OpGraph:
     return graph_of({f"o{k}": size for k, size in enumerate(weights)}, {f"o{k}": [f"o{k - 1}"] for k in range(1, 99)})
 
 
-def on(
-    graph: ow.OpGraph, *memory: int, kind: type[ow.extend.Problem] = ow.Placement, **fields: object
-) -> ow.extend.Problem:
+def on(graph: ow.OpGraph, *memory: int, kind: type[Problem] = ow.Placement, **fields: object) -> Problem:
     """A problem on devices d0, d1, ... with so many bytes."""
     links = fields.pop("links", {"shared": 1e3})
     devices = [ow.Device(name=f"d{k}", memory_bytes=size) for k, size in enumerate(memory)]
@@ -121,7 +120,7 @@ class AtMost(ow.Constraint):
     device: str
     count: int
 
-    def violations(self, problem: ow.extend.Problem, solution: ow.Schedule) -> Iterator[ow.extend.Violation]:
+    def violations(self, problem: Problem, solution: ow.Schedule) -> Iterator[ow.extend.Violation]:
         there = sum(device == self.device for device in solution.device.values())
         if there > self.count:
             yield self.broken(f"{self.device!r} runs {there} operators")
@@ -146,7 +145,7 @@ CIRCLE = [ow.Precede(before=first, after=then) for first, then in ("ab", "bc", "
 BATCHES = ow.Costs.from_table({"o0": {"d0": dict.fromkeys((1, 2, 3, 4), 1.0)}})
 PINS = ["Pin('o0', 'd0')", "Pin('o1', 'd0')"]
 APART = {"bandwidth": [[0, 0], [0, 0]]}
-EXAMPLES: dict[str, tuple[ow.extend.Problem, list[str], list[str]]] = {
+EXAMPLES: dict[str, tuple[Problem, list[str], list[str]]] = {
     "what does not matter is left out": (
         on(
             chain(2, 6, 1),
@@ -263,7 +262,7 @@ def test_undecided_questions_leave_the_conflict_reducible(monkeypatch: pytest.Mo
     asked = Feasibility.ask
     whole = on(chain(6), 5, constraints=[ow.MaxDevices(count=1), pin(0, 0)])
 
-    def ask(self: Feasibility, problem: ow.extend.Problem, about: str) -> Known:
+    def ask(self: Feasibility, problem: Problem, about: str) -> Known:
         undecided = len(problem.constraints) == 1 and problem.cluster.devices[0].memory_bytes is not None
         return Known(proof="nobody knows") if undecided else asked(self, problem, about)
 
