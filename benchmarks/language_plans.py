@@ -217,7 +217,7 @@ def prima(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         result = ow.solve(fastest_pass(asked, devices, work, constraints=rules), solver="layers", time_limit=20)
         spread = published_spread(devices.efficiency)
         seconds = result.objective or float("nan")
-        used = ", ".join(dict.fromkeys(result.solution.device.values()))
+        used = ", ".join(dict.fromkeys(result.plan.device.values()))
         error = f"{milliseconds(seconds * spread.least)} to {milliseconds(seconds * spread.most)}"
         yield name, *("-" if each is None else f"{each:.0f}" for each in measured), milliseconds(seconds), error, used
 

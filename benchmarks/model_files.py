@@ -142,7 +142,7 @@ def layers_chosen(log: Mapping[str, Any]) -> tuple[list[int], int]:
     host = ow.Device(name="host", memory_bytes=2**40, flops_per_second=1e12, memory_bandwidth=5e10)
     rig = Rig(cluster=ow.Cluster(devices=[*devices, host], shared=1e10), host="host")
     problem = fastest_pass(model, rig, work)
-    plan = ow.solve(problem, solver="llama_fit").solution
+    plan = ow.solve(problem, solver="llama_fit").plan
     found = []
     for name in names:
         here = {op for op, device in plan.device.items() if device == name}

@@ -14,7 +14,20 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError, warn_once_built
 from opweave.problems.roofline import bytes_moved, variants
 from opweave.problems.shown import Bare, HasHtml, brief
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
+from opweave.problems.spec import (
+    SCHEMA_VERSION,
+    Amount,
+    Count,
+    FrozenDict,
+    Many,
+    Name,
+    SecondsOrNone,
+    Share,
+    Spec,
+    Table,
+    repeated,
+    unless_given,
+)
 from opweave.problems.units import read_time
 from opweave.problems.words import counted
 
@@ -48,7 +61,7 @@ class Efficiency(Spec):
 
     arithmetic: Share = 1.0
     traffic: Share = 1.0
-    launch_seconds: Seconds | None = None
+    launch_seconds: SecondsOrNone = unless_given(None)
     overlap: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
 
 
@@ -85,9 +98,9 @@ class Costs(HasHtml, Spec):
     schema_version: Literal[1] = SCHEMA_VERSION
     operators: Many[Name]
     devices: Many[Name]
-    batches: Annotated[Many[Count], Field(min_length=1)] = (1,)
+    batches: Annotated[Many[Count], Field(min_length=1)] = unless_given((1,))
     table: tuple[tuple[Entry, ...], ...]
-    notes: FrozenDict[str, str] = FrozenDict()
+    notes: Table[str, str] = unless_given(FrozenDict())
 
     @field_validator("table", mode="before")
     @classmethod
@@ -350,9 +363,9 @@ class Calibration(Spec):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     device: Device
-    efficiency: FrozenDict[Name, Efficiency]
+    efficiency: Table[Name, Efficiency]
     default: Efficiency = Efficiency.model_construct()  # no validator is built by an import
-    errors: FrozenDict[Name, Amount] = FrozenDict()
+    errors: Table[Name, Amount] = unless_given(FrozenDict())
 
     def costs(self, graph: OpGraph) -> Costs:
         """Estimated times of a graph's operators on this device alone; see :meth:`Costs.roofline`."""

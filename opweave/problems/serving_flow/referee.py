@@ -233,7 +233,9 @@ def judge(problem: ServingFlow, solution: LayerBlocks) -> Evaluation[ServingDeta
     broken = (*_too_much(problem, blocks), *_no_way(problem, blocks, flow))
     if not flow.tokens:
         return Evaluation(objective=None, violations=broken)
-    judged = Evaluation(objective=float(1 / flow.tokens), violations=broken, details=_details(problem, blocks, flow))
+    details = _details(problem, blocks, flow)
+    seconds = float(1 / flow.tokens)
+    judged: Evaluation[ServingDetails] = Evaluation(objective=seconds, violations=broken, details=details)
     return judged.with_timeline(timeline(problem, blocks, flow))
 
 
