@@ -83,11 +83,10 @@ def test_annealing_writes_the_plan_whose_latency_it_returns(problem: ow.Slicing,
         return
     mode, cuts, rng = starts[0].mode.copy(), starts[0].cuts.copy(), np.random.default_rng(seed)
     best_mode, best_cuts = np.zeros_like(mode), np.zeros_like(cuts)
-    first, last = 0, len(search.instance.names)
     heat, penalty = np.full(200, 0.1 * starts[0].seconds), search._penalty(starts[0])
     draws, memory = rng.random((200, DRAWS)), empty_memory(search.arrays, len(mode), len(search.instance.devices))
     plans = mode, cuts, best_mode, best_cuts
-    found = anneal.py_func(search.arrays, first, last, penalty, draws, heat, *plans, memory, scratch_for(mode, cuts))
+    found = anneal.py_func(search.arrays, penalty, draws, heat, *plans, memory, scratch_for(mode, cuts))
     if np.isfinite(found):
         plan = judged(search.arrays, best_mode, best_cuts)
         assert plan.legal
