@@ -45,14 +45,14 @@ class Node:
     flops, workspace_bytes
         As in :class:`~opweave.problems.graph.Operator`, without the bodies.
     bodies
-        Graphs that the node runs inside it (branches, bodies of loops), at most one at a time: its workspace is what
-        the largest one needs in its order, and the operations of each count once.
+        Graphs that the node runs inside it (branches, bodies of loops), at most one at a time: it reads their
+        parameters, its workspace is what the largest one needs in its order, and the operations of each count once.
     word
         A word for the kind that :func:`~opweave.adapters.graphs.kinds.runs_in_place` knows.
     over
         The input over which the runtime writes the output in any case.
     weights
-        Further constants that the node reads, such as those of a graph inside it.
+        Further constants that the node reads.
     looks, changes
         Keys of the state (variables, tables) that the node reads, and of the state that it changes: it runs after
         earlier changes, and a change also after earlier reads.
@@ -123,7 +123,11 @@ def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
     """
     values, fixed, source = dict(parts.values), set(parts.constants), dict[Hashable, Hashable]()
     planned: list[Node] = []
-    for node in parts.nodes:
+    for listed in parts.nodes:
+        inner = {(id(body), each.id): each for body in listed.bodies for each in body.parameters}
+        values |= {key: Value(f"{listed.name}/{each.id}", each.bytes, None, "") for key, each in inner.items()}
+        fixed.update(inner)
+        node = replace(listed, weights=[*listed.weights, *inner]) if inner else listed
         first = node.inputs[0] if node.inputs else None
         if node.view and first in fixed and not node.changes:  # another name for a constant
             source |= dict.fromkeys(node.outputs, source.get(first, first))
