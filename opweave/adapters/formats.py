@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import os
 import tomllib
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from opweave.adapters.files import PathLike
 from opweave.problems.errors import InvalidInputError
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+FRAMEWORKS: Mapping[str, Mapping[str, Any]] = _TABLE["frameworks"]
+"""The readers of every framework's models, and which arguments of ``load`` only some of them take."""
+
+MEANT_FOR: Mapping[str, str] = _TABLE["meant_for"]
+"""What is said when a model of another framework gets such an argument."""
 
 _SUFFIXES: Mapping[str, str] = _TABLE["read"]
 
@@ -70,8 +76,6 @@ def refusal(path: PathLike, name: str) -> InvalidInputError:
             return InvalidInputError(f"{name}: this is {what}; give it a name that ends in {wanted}")
         if wanted and _ADVICE.get(suffix) != _ADVICE[wanted]:
             return InvalidInputError(f"{name}: this is {what}: {_ADVICE[wanted]}")
-        if what == "TorchScript":
-            return InvalidInputError(f"{name}: {_ADVICE['.torchscript']}")
     if suffix == ".bin" and file.with_suffix(".xml").is_file():
         return InvalidInputError(f"{name}: these are the weights of an OpenVINO model; name the .xml file beside it")
     if suffix in _ADVICE:
@@ -84,18 +88,7 @@ def content_of(path: PathLike) -> tuple[str, str] | None:
     try:
         with Path(path).open("rb") as file:
             head = file.read(16)
-        if head.startswith(b"PK\x03\x04") and _is_torchscript(path):
-            return "TorchScript", ""
     except (OSError, ValueError):
         return None
     rows = (row for row in _TABLE["magic"] if head[row["at"] :].startswith(bytes.fromhex(row["hex"])))
     return next(((row["is"], row["ending"]) for row in rows), None)
-
-
-def _is_torchscript(path: PathLike) -> bool:
-    """Whether a zip archive has the program of TorchScript; only its list of names is read."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any("/code/" in name for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        return False

@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Hashable, Mapping, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
@@ -207,17 +208,10 @@ class _Builder:
 
     def walk(self, model: Any, inputs: list[Any], path: str) -> list[Any]:
         """Call every layer of a model once for each of its nodes, and return the model's outputs."""
-        values = {id(there): here for there, here in zip(model.inputs, inputs, strict=True)}
-        for depth in sorted(model._nodes_by_depth, reverse=True):
-            for node in model._nodes_by_depth[depth]:
-                if node.is_input or any(id(tensor) not in values for tensor in node.input_tensors):
-                    continue
-                args, kwargs = node.arguments.fill_in(values)
-                made = self._call(node.operation, args, kwargs, path)
-                values.update((id(there), here) for there, here in zip(node.outputs, made, strict=True))
-        return [values[id(tensor)] for tensor in model.outputs]
+        made = model._run_through_graph(inputs, operation_fn=lambda layer: partial(self._call, layer, path))
+        return _leaves(made)
 
-    def _call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], path: str) -> list[Any]:
+    def _call(self, layer: Any, path: str, /, *args: Any, **kwargs: Any) -> list[Any]:
         import keras
 
         name = f"{path}/{layer.name}" if path else str(layer.name)
