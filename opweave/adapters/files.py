@@ -16,18 +16,15 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-import numpy as np
-
 from opweave.adapters.error_messages import plain
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
 PathLike = str | os.PathLike[str]
 
-_CHUNK = 1 << 20
-
 # Possessive quantifiers keep the scan linear on hostile text; an unterminated string runs to the end.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def place(path: object) -> str:
@@ -197,19 +194,14 @@ def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS, cons
 
 
 def _check_nesting(data: bytes, where: str, cap: int) -> None:
-    """Refuse deep nesting before the recursive parser sees it."""
-    signs = np.zeros(256, dtype=np.int8)
-    signs[[ord("["), ord("{")]] = 1
-    signs[[ord("]"), ord("}")]] = -1
-    depth = 0
-    bare = _STRING.sub(b"", data)
-    for begin in range(0, len(bare), _CHUNK):
-        steps = np.cumsum(signs[np.frombuffer(bare, np.uint8, min(_CHUNK, len(bare) - begin), begin)], dtype=np.int64)
-        if depth + int(steps.max()) > cap:
-            raise LimitExceededError(
-                f"{where}: arrays and objects are nested deeper than {cap}, which no opweave file is; check the file"
-            )
-        depth += int(steps[-1])
+    """Refuse deep nesting before the recursive parser sees it: take the innermost brackets away, level by level."""
+    left = _STRING.sub(b"", data).translate(bytes.maketrans(b"{}", b"[]"), _NO_BRACKETS)
+    for _ in range(cap):
+        left = left.replace(b"[]", b"")
+    if left.count(b"[") > cap or b"[]" in left:
+        raise LimitExceededError(
+            f"{where}: arrays and objects are nested deeper than {cap}, which no opweave file is; check the file"
+        )
 
 
 def check_counts(data: Mapping[str, object], caps: Mapping[str, int], where: str) -> None:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -183,14 +184,20 @@ class _Builder:
         args, kwargs = given or self._called_with(model, path)
         if "training" in inspect.signature(model.call).parameters:
             kwargs = {"training": False} | kwargs
-        try:
+        advice = "use keras.ops inside; if it takes several inputs, load keras.Model(inputs, model(*inputs))"
+        with self._users_code(
+            f"model {path!r} cannot be called on symbols", f", so its layer graph is unknown; {advice}"
+        ):
             return _followed(model, args, kwargs)
-        except Exception as error:  # the user's code may raise anything
-            reason = " ".join(str(error).split())[:160]
-            raise InvalidInputError(
-                f"{self._where}: model {path!r} cannot be called on symbols ({plain(reason)}), so its layer graph is "
-                "unknown; use keras.ops inside; if it takes several inputs, load keras.Model(inputs, model(*inputs))"
-            ) from error
+
+    @contextmanager
+    def _users_code(self, what: str, advice: str) -> Iterator[None]:
+        """Code of the user's may raise anything."""
+        try:
+            yield
+        except Exception as error:
+            reason = plain(" ".join(str(error).split())[:160])
+            raise InvalidInputError(f"{self._where}: {what} ({reason}){advice}") from error
 
     def _called_with(self, model: Any, path: str) -> tuple[Any, Any]:
         """Symbols of the shapes that a subclassed model was built or called with."""
@@ -219,14 +226,9 @@ class _Builder:
             inner = self.functional(layer, name, (args, kwargs))
             return self.walk(inner, _leaves((args, kwargs)), name)
         kind = type(layer).__name__
-        try:
+        what = f"layer {name!r} ({kind}) does not state its output shape"
+        with self._users_code(what, "; give it a compute_output_shape"):
             result = layer.compute_output_spec(*args, **kwargs)
-        except Exception as error:  # a layer of the user's may raise anything
-            reason = " ".join(str(error).split())[:160]
-            raise InvalidInputError(
-                f"{self._where}: layer {name!r} ({kind}) does not state its output shape ({plain(reason)}); give it a "
-                "compute_output_shape"
-            ) from error
         if len(self._nodes) >= self._limits.operators:
             raise LimitExceededError(f"{self._where}: over the limit of {self._limits.operators:,} operators")
         read, given = _leaves((args, kwargs)), _leaves(result)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
@@ -24,13 +23,6 @@ KINDS = FrameworkKinds(__file__)
 VIEWS, NOT_FOLDED = map(KINDS.names, ("views", "not_folded"))
 
 _BODIES = ("body", "then_body", "else_body")
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    source: str
-    target: str
-    shapes: Mapping[str, tuple[int, ...]]
 
 
 def from_openvino(
@@ -111,23 +103,23 @@ def _reshaped(path: PathLike, shapes: Mapping[str, tuple[int, ...]], where: str,
     """A model whose inputs have other shapes."""
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
         target = Path(folder) / "model.xml"
-        ask(KINDS.table["runtime"], _Task(str(Path(path).resolve()), str(target), shapes), where, limits)
+        ask(KINDS.table["runtime"], (str(Path(path).resolve()), str(target), shapes), where, limits)
         return _parsed(read_bytes(target, limits=limits), where, limits)
 
 
-def reshape(task: _Task, _: Callable[[object], None]) -> str | bool:
-    """In the child: write the model with other input shapes, or say what went wrong."""
+def reshape(task: tuple[str, str, Mapping[str, Sequence[int]]], _: Callable[[object], None]) -> str | bool:
+    """In the child: write the model with other input shapes, or say what went wrong.
+
+    The task is the path of the file, that of the one to write, and the shapes by the names of inputs.
+    """
     import openvino
 
+    source, target, shapes = task
     try:
-        model = openvino.Core().read_model(task.source)
-        wanted = {
-            each.output(0): list(task.shapes[each.get_friendly_name()])
-            for each in model.get_parameters()
-            if each.get_friendly_name() in task.shapes
-        }
-        model.reshape(wanted)
-        openvino.serialize(model, task.target)
+        model = openvino.Core().read_model(source)
+        inputs = {each.get_friendly_name(): each.output(0) for each in model.get_parameters()}
+        model.reshape({inputs[name]: list(shape) for name, shape in shapes.items()})
+        openvino.serialize(model, target)
     except RuntimeError as error:
         return str(error) or "no reason given"
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -25,13 +25,6 @@ DEEPEST_CALLS = 32
 
 Shapes = dict[tuple[int, int], tuple[int, ...]]
 """Shapes by positions of subgraph and tensor."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    path: str
-    inputs: Mapping[int, tuple[int, ...]]
-    subgraphs: int
 
 
 def from_tflite(
@@ -77,7 +70,7 @@ def from_tflite(
         raise InvalidInputError(f"{where}: a model without operators; convert or download it again")
     inputs = input_shapes(subgraphs[0], dims or {}, where)
     if inputs or not all(map(_states_sizes, subgraphs)):
-        task = _Task(str(Path(path).resolve()), inputs, len(subgraphs))
+        task = (str(Path(path).resolve()), inputs, len(subgraphs))
         shapes = cast("Shapes", ask(KINDS.table["runtime"], task, where, limits))
         subgraphs = [_with_shapes(subgraph, number, shapes) for number, subgraph in enumerate(subgraphs)]
     return _Builder(subgraphs, where, inplace_kinds).graph(0, Path(where).stem)
@@ -129,19 +122,23 @@ def input_shapes(model: Subgraph, dims: Mapping[str, int], where: str) -> dict[i
     }
 
 
-def record(task: _Task, _: Callable[[object], None]) -> Shapes | str:
-    """In the child: run the model on zeros, and return the shapes of its tensors, or say why that failed."""
+def record(task: tuple[str, Mapping[int, Sequence[int]], int], _: Callable[[object], None]) -> Shapes | str:
+    """In the child: run the model on zeros, and return the shapes of its tensors, or say why that failed.
+
+    The task is the path of the file, the shapes of inputs that are to be changed, and the number of its subgraphs.
+    """
     import numpy as np
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+    path, inputs, subgraphs = task
     try:
         interpreter = Interpreter(
-            task.path,
+            path,
             num_threads=1,
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
             experimental_preserve_all_tensors=True,
         )
-        for place, shape in task.inputs.items():
+        for place, shape in inputs.items():
             interpreter.resize_tensor_input(place, list(shape))
         interpreter.allocate_tensors()
         for about in interpreter.get_input_details():
@@ -149,7 +146,7 @@ def record(task: _Task, _: Callable[[object], None]) -> Shapes | str:
         interpreter.invoke()
         return {
             (number, about["index"]): tuple(int(size) for size in about["shape"])
-            for number in range(task.subgraphs)
+            for number in range(subgraphs)
             for about in interpreter.get_tensor_details(subgraph_index=number)
         }
     except (RuntimeError, ValueError, TypeError) as error:
