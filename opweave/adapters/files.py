@@ -11,7 +11,6 @@ import re
 import secrets
 import stat
 import zlib
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO
@@ -19,6 +18,7 @@ from typing import IO
 from opweave.adapters.error_messages import plain
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.spec import repeated
 
 PathLike = str | os.PathLike[str]
 
@@ -173,13 +173,12 @@ def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS, cons
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            counts = Counter(key for key, _ in pairs)
-            repeated = next(key for key, count in counts.items() if count > 1)
-            raise InvalidInputError(f"{where}: key {plain(repeated)!r} appears twice in one object; keep one of them")
+            twice = plain(str(repeated([key for key, _ in pairs])))
+            raise InvalidInputError(f"{where}: key {twice!r} appears twice in one object; keep one of them")
         return found
 
     try:
-        parsed: object = json.loads(text, parse_constant=constant, object_pairs_hook=unique)
+        return json.loads(text, parse_constant=constant, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         advice = "the text ends too early, so the file may be cut off" if cut else "correct it there"
@@ -190,7 +189,6 @@ def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS, cons
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{where}: holds a number with thousands of digits; write a smaller one") from None
-    return parsed
 
 
 def _check_nesting(data: bytes, where: str, cap: int) -> None:
@@ -313,9 +311,8 @@ def make_folder(path: PathLike) -> Path:
         When the folder cannot be created.
     """
     with _writing(path):
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
+        Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path)
 
 
 def _try_folder(folder: Path) -> None:

@@ -110,7 +110,7 @@ def load(
     takes: Sequence[str] = FRAMEWORKS.get(family, {}).get("takes", ())
     given: Mapping[str, object] = {"args": args, "kwargs": kwargs, "dims": dims, "inputs": inputs}
     for argument, why in MEANT_FOR.items():
-        if given[argument] and argument not in takes:
+        if argument not in takes and given[argument]:
             raise InvalidInputError(f"{name}: {why}")
     if isinstance(model, str | os.PathLike):
         check_content(model, name)

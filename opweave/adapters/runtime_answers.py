@@ -37,10 +37,9 @@ def ask(runtime: Mapping[str, str], task: object, where: str, limits: Limits) ->
     caps = ChildLimits(seconds=limits.run_seconds, memory_bytes=limits.run_bytes)
     try:
         found: object = run_in_child(runtime["name"], runtime["work"], task, caps)
+        found = found or f"it took more than {limits.run_seconds:g} s"
     except EngineError as error:
         found = str(error)
-    if found is None:
-        found = f"it took more than {limits.run_seconds:g} s"
     if isinstance(found, str):
         raise InvalidInputError(f"{where}: {runtime['refused'].format(' '.join(found.split())[:200])}")
     return found

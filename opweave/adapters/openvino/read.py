@@ -69,9 +69,8 @@ def from_openvino(
         for layer in root.iterfind("layers/layer[@type='Parameter']")
         for port in layer.iterfind("output/port")
     }
-    opened = {name: shape for name, shape in shapes.items() if -1 in shape}
-    if dims or opened:
-        root = _reshaped(path, filled(opened, dims or {}, {}, where), where, limits)
+    if dims or any(-1 in shape for shape in shapes.values()):
+        root = _reshaped(path, filled(shapes, dims or {}, {}, where), where, limits)
     return _Builder(where, inplace_kinds, limits).graph(root, root.get("name") or Path(where).stem)
 
 
@@ -138,16 +137,13 @@ class _Builder:
             raise InvalidInputError(f"{self._where}: a model without layers; convert or download it again")
         values: dict[Hashable, Value] = {}
         for layer in layers:
-            ports = layer.findall("output/port")
-            for port in ports:
-                values[(layer.get("id"), port.get("id"))] = self._value(layer, port, len(ports) > 1)
+            for key, port in _ports(layer, "output").items():
+                values[key] = self._value(layer, port)
         source = self._sources(net, values)
         nodes, constants, outputs = [], set[Hashable](), list[Hashable]()
         for layer in layers:
-            number, kind = layer.get("id"), layer.get("type") or ""
-            made: list[Hashable] = [(number, port.get("id")) for port in layer.iterfind("output/port")]
-            ports = [(number, port.get("id")) for port in layer.iterfind("input/port")]
-            read = [source[port] for port in ports if port in source]
+            kind, made = layer.get("type") or "", list(_ports(layer, "output"))
+            read = [source[key] for key in _ports(layer, "input") if key in source]
             if kind == "Const":
                 constants.update(made)
             elif kind == "Result":
@@ -169,10 +165,10 @@ class _Builder:
             found[(edge.get("to-layer"), edge.get("to-port"))] = begin
         return found
 
-    def _value(self, layer: Element, port: Element, several: bool) -> Value:
-        name = (port.get("names") or "").split(",")[0] or _name(layer)
-        if several and not port.get("names"):
-            name = f"{name}.{port.get('id')}"
+    def _value(self, layer: Element, port: Element) -> Value:
+        single = layer.find("output/port[2]") is None
+        unnamed = _name(layer) if single else f"{_name(layer)}.{port.get('id')}"
+        name = (port.get("names") or "").split(",")[0] or unnamed
         shape, precision = _shape(port, self._where, name), (port.get("precision") or "").lower()
         stored = layer.find("data[@size]")
         if layer.get("type") == "Const" and stored is not None:
@@ -213,6 +209,11 @@ class _Builder:
 
 def _name(layer: Element) -> str:
     return layer.get("name") or f"{layer.get('type')}_{layer.get('id')}"
+
+
+def _ports(layer: Element, word: str) -> dict[Hashable, Element]:
+    """The inputs or outputs of a layer."""
+    return {(layer.get("id"), port.get("id")): port for port in layer.iterfind(f"{word}/port")}
 
 
 def _shape(port: Element, where: str, name: str) -> tuple[int, ...]:

@@ -72,26 +72,19 @@ def from_tflite(
     if inputs or not all(map(_states_sizes, subgraphs)):
         task = (str(Path(path).resolve()), inputs, len(subgraphs))
         shapes = cast("Shapes", ask(KINDS.table["runtime"], task, where, limits))
-        subgraphs = [_with_shapes(subgraph, number, shapes) for number, subgraph in enumerate(subgraphs)]
+        for number, subgraph in enumerate(subgraphs):
+            tensors = enumerate(subgraph.tensors)
+            sized = [replace(tensor, shape=shapes.get((number, at), tensor.shape)) for at, tensor in tensors]
+            subgraphs[number] = replace(subgraph, tensors=sized)
     return _Builder(subgraphs, where, inplace_kinds).graph(0, Path(where).stem)
 
 
 def _states_sizes(subgraph: Subgraph) -> bool:
     """Whether the sizes in a file can be true: a tensor whose shape an operator computes has some other shape there."""
     shapes = [each.shape for each in subgraph.tensors]
-    return not any(min(shape, default=0) < 0 for shape in shapes) and not any(
-        math.prod(shapes[op.inputs[0]]) != math.prod(shapes[op.outputs[0]])
-        for op in subgraph.operators
-        if op.kind in VIEWS and op.inputs and op.outputs and op.kind != "BITCAST"
-    )
-
-
-def _with_shapes(subgraph: Subgraph, number: int, shapes: Shapes) -> Subgraph:
-    tensors = [
-        replace(tensor, shape=shapes.get((number, place), tensor.shape))
-        for place, tensor in enumerate(subgraph.tensors)
-    ]
-    return replace(subgraph, tensors=tensors)
+    views = [op for op in subgraph.operators if op.kind in VIEWS - {"BITCAST"} and op.inputs and op.outputs]
+    kept = all(math.prod(shapes[op.inputs[0]]) == math.prod(shapes[op.outputs[0]]) for op in views)
+    return kept and all(size >= 0 for shape in shapes for size in shape)
 
 
 def input_shapes(model: Subgraph, dims: Mapping[str, int], where: str) -> dict[int, tuple[int, ...]]:
@@ -115,11 +108,8 @@ def input_shapes(model: Subgraph, dims: Mapping[str, int], where: str) -> dict[i
     opened = {each.name: each.signature for each in inputs.values() if len(each.signature) == len(each.shape)}
     batches = {f"{each.name}:0": each.shape[0] for each in inputs.values() if each.shape}
     found = filled(opened, dims, batches, where)
-    return {
-        place: found[each.name]
-        for place, each in inputs.items()
-        if each.name in found and len(found[each.name]) == len(each.shape) and found[each.name] != each.shape
-    }
+    shapes = {place: found.get(each.name, each.shape) for place, each in inputs.items()}
+    return {place: shape for place, shape in shapes.items() if shape != inputs[place].shape}
 
 
 def record(task: tuple[str, Mapping[int, Sequence[int]], int], _: Callable[[object], None]) -> Shapes | str:
@@ -202,10 +192,10 @@ class _Builder:
 
     def _body(self, number: int) -> OpGraph:
         """The graph of a subgraph that an operator calls."""
-        if not 0 <= number < len(self._subgraphs) or number in self._running:
-            raise InvalidInputError(f"{self._where}: an operator runs subgraph {number}, which is missing or calls it")
-        if len(self._running) > DEEPEST_CALLS:
-            raise InvalidInputError(f"{self._where}: subgraphs call one another more than {DEEPEST_CALLS} deep")
+        there = 0 <= number < len(self._subgraphs) and number not in self._running
+        if not there or len(self._running) > DEEPEST_CALLS:
+            why = "calls one another too deep" if there else "is missing or calls it"
+            raise InvalidInputError(f"{self._where}: an operator runs subgraph {number}, which {why}")
         if number not in self._bodies:
             self._running.append(number)
             self._bodies[number] = self.graph(number, f"subgraph {number}")
