@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opweave.adapters import files
 from opweave.adapters.files import (
     check_folder_writable,
     check_writable,
@@ -82,11 +81,14 @@ def test_brackets_inside_strings_are_not_nesting() -> None:
     assert parse_json(b'["' + b"[" * 500 + b'\\"[[["]', "example") == ["[" * 500 + '"[[[']
 
 
-def test_nesting_is_counted_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_CHUNK", 7)
-    assert parse_json(b"[" * 60 + b"]" * 60, "example") is not None
-    with pytest.raises(LimitExceededError):
-        parse_json(b"[" * 65 + b"]" * 65, "example")
+def test_nesting_is_counted_exactly() -> None:
+    for depth in (64, 65):
+        text = b'{"a": [1, ' * (depth // 2) + b"[" * (depth % 2) + b"1" + b"]" * (depth % 2) + b"]}" * (depth // 2)
+        if depth == 64:
+            assert parse_json(text, "example") is not None
+        else:
+            with pytest.raises(LimitExceededError):
+                parse_json(text, "example")
 
 
 def test_an_unterminated_string_of_escapes_is_scanned_in_linear_time() -> None:

@@ -21,6 +21,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from opweave.adapters.error_messages import complaint, validated
+from opweave.adapters.files import check_counts
 from opweave.adapters.graphs.kinds import INPLACE_KINDS, runs_in_place
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError, LimitExceededError
@@ -137,7 +138,8 @@ def from_node_edge(
     >>> graph.inputs, graph.operators[0].inplace_ok, graph.outputs
     (('x',), True, ('y',))
     """
-    _check_counts(data, where, limits)
+    caps = {"nodes": limits.operators, "edges": limits.edges}
+    check_counts(data, caps | dict.fromkeys(("outputs", "shared_params"), limits.tensors), where)
     found = validated(_Data, data, where)
     _check_names(found, where, limits)
     nodes = {node.id: node for node in found.nodes}
@@ -157,20 +159,6 @@ def from_node_edge(
         )
     except ValidationError as error:
         raise complaint(error, where) from None
-
-
-def _check_counts(data: Mapping[str, object], where: str, limits: Limits) -> None:
-    """Check the sizes before anything is built from the data."""
-    caps = {
-        "nodes": limits.operators,
-        "edges": limits.edges,
-        "outputs": limits.tensors,
-        "shared_params": limits.tensors,
-    }
-    for field, cap in caps.items():
-        rows = data.get(field)
-        if isinstance(rows, list | tuple) and len(rows) > cap:
-            raise LimitExceededError(f"{where}: {field} has {len(rows):,} entries, over the limit of {cap:,}")
 
 
 def _check_names(found: _Data, where: str, limits: Limits) -> None:

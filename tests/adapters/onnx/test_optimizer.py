@@ -10,12 +10,11 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 import onnx
-from onnx import helper, numpy_helper
 
 import opweave as ow
 from opweave.adapters.verify.report import Verification
 from tests.adapters.conftest import Run
-from tests.adapters.onnx.nets import saved
+from tests.adapters.onnx.nets import net, saved
 
 pytestmark = pytest.mark.frameworks
 
@@ -23,22 +22,12 @@ pytestmark = pytest.mark.frameworks
 def residual_net() -> onnx.ModelProto:
     """Convolutions with activations and a sum, which the optimiser fuses; the sum is written over its input."""
     draw = np.random.default_rng(0)
-    nodes, weights = [], []
-
-    def conv(source: str, target: str) -> None:
-        weights.append(numpy_helper.from_array(draw.standard_normal((16, 16, 3, 3)).astype("f") / 12, f"w{target}"))
-        nodes.append(helper.make_node("Conv", [source, f"w{target}"], [target], pads=[1] * 4, name=f"conv {target}"))
-
-    conv("x", "a")
-    nodes.append(helper.make_node("Relu", ["a"], ["b"], name="relu b"))
-    conv("b", "c")
-    nodes.append(helper.make_node("Add", ["c", "b"], ["d"], name="add"))
-    nodes.append(helper.make_node("Relu", ["d"], ["e"], name="relu e"))
-    nodes.append(helper.make_node("GlobalAveragePool", ["e"], ["y"], name="pool"))
-    value = helper.make_tensor_value_info
-    inputs = [value("x", 1, ["batch", 16, "height", 20])]
-    graph = helper.make_graph(nodes, "residual", inputs, [value("y", 1, None)], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    text = """(float[batch, 16, height, 20] x) => (float[] y) {
+        [first] a = Conv <pads = [1, 1, 1, 1]> (x, v)  ["relu b"] b = Relu(a)
+        [second] c = Conv <pads = [1, 1, 1, 1]> (b, w)  [add] d = Add(c, b)  ["relu e"] e = Relu(d)
+        [pool] y = GlobalAveragePool(e)
+    }"""
+    return net(text, **{name: draw.standard_normal((16, 16, 3, 3)).astype("f") / 12 for name in "vw"})
 
 
 DIMS = {"batch": 1, "height": 20}

@@ -37,9 +37,7 @@ def test_the_pieces_of_a_placement_compute_what_the_whole_does(tmp_path: Path, s
     runner = ow.PieceRunner(pieces, list(whole))
     for _ in range(2):
         found = runner.run(feeds)
-        assert {name: value.tobytes() for name, value in found.items()} == {
-            name: value.tobytes() for name, value in whole.items()
-        }
+        assert {each: found[each].tobytes() for each in found} == {each: whole[each].tobytes() for each in whole}
     with pytest.raises(InvalidInputError, match="input 'x' is missing"):
         runner.run({})
 

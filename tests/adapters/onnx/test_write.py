@@ -16,7 +16,7 @@ from opweave.adapters.onnx import model as models  # noqa: E402
 from opweave.adapters.onnx.model import read_model, save_model  # noqa: E402
 from opweave.problems.errors import InvalidInputError  # noqa: E402
 from opweave.problems.limits import DEFAULT_LIMITS  # noqa: E402
-from tests.adapters.onnx.nets import random_net, random_order, saved  # noqa: E402
+from tests.adapters.onnx.nets import net, random_net, random_order, saved  # noqa: E402
 
 LARGE = 4096
 """Floats of a weight that is cut."""
@@ -25,29 +25,19 @@ LARGE = 4096
 def heavy_model() -> onnx.ModelProto:
     """Large data at every place where a model may have some."""
     draw = np.random.default_rng(0)
-
-    def weight(name: str) -> onnx.TensorProto:
-        return numpy_helper.from_array(draw.standard_normal(LARGE).astype("f"), name)
-
-    value = helper.make_tensor_value_info
-    inner = helper.make_graph(
-        [helper.make_node("Add", ["x", "deep"], ["z"])], "b", [], [value("z", 1, [LARGE])], [weight("deep")]
-    )
-    nodes = [
-        helper.make_node("Constant", [], ["k"], value=weight("")),
-        helper.make_node("Sum", ["x", "w", "k", "small"], ["s"], name="sum"),
-        helper.make_node("If", ["c"], ["i"], name="if", then_branch=inner, else_branch=inner),
-        helper.make_node("Add", ["s", "i"], ["y"], name="add"),
-    ]
-    small = numpy_helper.from_array(np.ones(1, "f"), "small")
-    graph = helper.make_graph(
-        nodes,
-        "heavy",
-        [value("x", 1, [LARGE]), value("c", 9, [])],
-        [value("y", 1, [LARGE])],
-        [weight("w"), small],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    held = [draw.standard_normal(LARGE).astype("f") for _ in range(3)]
+    text = f"""(float[{LARGE}] x, bool c) => (float[{LARGE}] y) {{
+        k = Constant()
+        [sum] s = Sum(x, w, k, small)
+        [if] i = If(c) <then_branch = b () => (float[{LARGE}] z) {{ z = Add(x, deep) }},
+                        else_branch = b () => (float[{LARGE}] z) {{ z = Add(x, deep) }}>
+        [add] y = Add(s, i)
+    }}"""
+    model = net(text, w=held[0], small=np.ones(1, "f"))
+    model.graph.node[0].attribute.append(helper.make_attribute("value", numpy_helper.from_array(held[1])))
+    for each in model.graph.node[2].attribute:
+        each.g.initializer.append(numpy_helper.from_array(held[2], "deep"))
+    return model
 
 
 @pytest.fixture
@@ -61,11 +51,8 @@ def test_reading_leaves_the_weights_and_writing_brings_them_back(path: Path) -> 
     assert len(file.data) == 4
     assert onnx.load(save_model(file, file.proto, path.with_name("again.onnx"))) == heavy_model()
     assert onnx.load(save_model(file, file.proto, path)) == heavy_model(), "over the file itself"
-
-
-def test_a_model_in_memory_is_treated_alike(tmp_path: Path) -> None:
     file = read_model(heavy_model(), DEFAULT_LIMITS)
-    assert onnx.load(save_model(file, file.proto, tmp_path / "again.onnx")) == heavy_model()
+    assert onnx.load(save_model(file, file.proto, path)) == heavy_model(), "from memory"
 
 
 def test_what_is_too_large_for_one_file_goes_beside_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,12 +65,12 @@ def test_what_is_too_large_for_one_file_goes_beside_it(path: Path, monkeypatch: 
         wanted = next(each for each in heavy_model().graph.initializer if each.name == tensor.name)
         assert (numpy_helper.to_array(tensor) == numpy_helper.to_array(wanted)).all()
     monkeypatch.undo()
-    whole = save_model(
-        read_model(out, DEFAULT_LIMITS), read_model(out, DEFAULT_LIMITS).proto, path.with_name("one.onnx")
-    )
+    again = read_model(out, DEFAULT_LIMITS)
+    whole = save_model(again, again.proto, path.with_name("one.onnx"))
+    assert onnx.load(whole) == heavy_model()
+    out.with_name("out.onnx.data").unlink()
     with pytest.raises(InvalidInputError, match="put the data file beside the model"):
-        out.with_name("out.onnx.data").unlink()
-        save_model(read_model(out, DEFAULT_LIMITS), read_model(out, DEFAULT_LIMITS).proto, whole)
+        save_model(again, again.proto, whole)
 
 
 @pytest.mark.parametrize("location", ["/etc/hostname", "../secret.bin", "link.bin", ""])
@@ -92,19 +79,10 @@ def test_external_data_outside_the_folder_is_never_copied(tmp_path: Path, locati
     folder.mkdir()
     (tmp_path / "secret.bin").write_bytes(bytes(16))
     (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
-    tensor = onnx.TensorProto(name="w", dims=[4], data_type=1, data_location=onnx.TensorProto.EXTERNAL)
+    proto = net("(float[4] x) => (float[4] y) { [a] y = Add(x, w) }")
+    tensor = proto.graph.initializer.add(name="w", dims=[4], data_type=1, data_location=onnx.TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value=location)
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [helper.make_node("Add", ["x", "w"], ["y"], name="a")],
-        "g",
-        [value("x", 1, [4])],
-        [value("y", 1, [4])],
-        [tensor],
-    )
-    model = saved(
-        helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), folder / "m.onnx"
-    )
+    model = saved(proto, folder / "m.onnx")
     with pytest.raises(InvalidInputError, match="lies outside the model's folder"):
         ow.reorder_onnx(model, ow.Ordering(order=["a"]), folder / "out.onnx")
     assert not (folder / "out.onnx").exists()

@@ -61,13 +61,15 @@ BOMB = """<?xml version="1.0"?><!DOCTYPE net [<!ENTITY a "aaaaaaaaaa">
 <!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;&b;&b;">]>
 <net name="&c;" version="11"/>"""
 
+NEST = "<layers><layer id='1' type='Loop'><body>"
+
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (BOMB, "declares a document type"),
         ('<!DOCTYPE net SYSTEM "file:///etc/passwd"><net version="11"/>', "declares a document type"),
-        ("<net version='11'>" + "<layers>" * 200, "nested deeper than 64"),
+        ("<net version='11'>" + NEST * 200 + "</body></layer></layers>" * 200 + "</net>", "nested deeper than 64"),
         ("<net version='11'/>", "a model without layers"),
         ("<net version='7'><layers/></net>", "no OpenVINO model of version 10 or 11"),
         ("<html/>", "no OpenVINO model"),
