@@ -31,7 +31,7 @@ ENGINE, ENGINE_SECONDS, PLAN_SECONDS = "highs", 6.0, 60.0
 """The search needs less than a second with compiled loops; the first run on a machine compiles them."""
 
 
-def solvers_command(problem: str | None = None, *, constraints: bool = False, as_json: bool = False) -> int:
+def solvers_command(*, problem: str | None = None, constraints: bool = False, as_json: bool = False) -> int:
     """List the solvers: what they prove, which constraints they honour, and how to install missing packages."""
     from opweave.solvers.constraint_table import constraint_table
     from opweave.solvers.registry import list_solvers
@@ -42,7 +42,7 @@ def solvers_command(problem: str | None = None, *, constraints: bool = False, as
     return print_rows(list_solvers(_kind(problem)), *columns, as_json=as_json)
 
 
-def formulations_command(problem: str | None = None, *, as_json: bool = False) -> int:
+def formulations_command(*, problem: str | None = None, as_json: bool = False) -> int:
     """List the formulations: who solves them, the words for rows of your own, and where they come from."""
     from opweave.solvers.engines.registration import list_formulations
 
@@ -81,7 +81,7 @@ def demo_parts() -> Mapping[str, tuple[str, AnyProblem]]:
     }
 
 
-def demo_command(out: Path = Path("opweave-report"), *, as_json: bool = False) -> int:
+def demo_command(*, out: Path = Path("opweave-report"), as_json: bool = False) -> int:
     """Plan a real model that ships with opweave, in order and in stages, and write a report about each."""
     from opweave.adapters.report.questions import table_of
     from opweave.adapters.report.report import write_report

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from opweave.adapters.archives import fed
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, note, stdout, tell
-from opweave.adapters.cli.settings import Settings, dimensions, with_settings
+from opweave.adapters.cli.settings import Settings, dimensions
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import check_folder_writable
 from opweave.adapters.load import load_problem, load_result
@@ -95,7 +95,6 @@ def _count(value: float | None) -> str:
     return "nothing" if value is None else f"{value:,}"
 
 
-@with_settings("seed", "threads", "output", "as_json")
 def verify_command(
     model: Path,
     result: Path,
@@ -123,7 +122,6 @@ def verify_command(
     return VERIFIED if found.passed else NOTHING_FOUND
 
 
-@with_settings("formulation", "output", "as_json")
 def model_command(spec: Path, *, judge: Path | None = None, settings: Settings) -> int:
     """Write a problem as a model for any solver, or judge what that solver found."""
     from opweave.formulations.build import read_solution

@@ -8,24 +8,23 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-import typer
 from pydantic import BaseModel
 
 from opweave.adapters import clusters
-from opweave.adapters.cli.settings import with_options
+from opweave.adapters.cli.settings import option
 from opweave.adapters.files import read_json
 from opweave.adapters.load import load_costs
-from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.views import view_for
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.memory_layout.spec import MemoryLayout, Pool
+from opweave.problems.language.rig import Rig
+from opweave.problems.language.workload import Workload
+from opweave.problems.memory_layout.spec import Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.units import parse_bytes
 
@@ -37,20 +36,24 @@ WORDS = ("ordering", "placement", "batched", "pipeline", "slicing", "layout", "s
 PINNED = ("placement", "batched", "pipeline")
 """Problems that take ``--pin``."""
 
-OF_ORDERS, OF_POOLS = ("in_place", "inputs", "outputs"), ("bytes", "alignment")
-"""What a layout takes in place of its own fields: how the storages of an order live, and its pool."""
+OF_ORDERS = ("in_place", "inputs", "outputs")
+"""How the storages of an order live; a layout of a model takes these."""
 
-PANEL = "The problem"
-"""Where the help shows the flags."""
+PARTS: Mapping[str, Mapping[type[BaseModel], Sequence[str]]] = {
+    "layout": {MemoryOrdering: OF_ORDERS, Pool: ("bytes", "alignment")},
+    "llm": {Workload: ("phase", "sequences", "batch", "keys", "values"), Rig: ("host",)},
+}
+"""Commands whose flags are fields of other classes than the problem's."""
 
 LEFT_OUT = frozenset({"graph", "schema_version", "order", "constraints"})
 
 SHORTER = {"limit_bytes": "limit", "bytes": "capacity"}
 """Flags that are not named like their fields."""
 
+AS_IS = "Order the file's operators, not those of ONNX Runtime's optimiser"
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+
+class Flag(NamedTuple):
     """A flag of a problem.
 
     Attributes
@@ -75,17 +78,23 @@ class Flag:
     required: bool = False
 
     @property
-    def variable(self) -> str:
-        """The parameter that typer fills."""
-        return self.name.removeprefix("--").replace("-", "_") + "_flag"
-
-    def parameter(self, *, hidden: bool) -> inspect.Parameter:
-        """The flag as a typer parameter."""
+    def parameter(self) -> inspect.Parameter:
+        """The flag as typer takes it."""
         told = f"{self.use}; required." if self.required else f"{self.use}."
-        names = (self.name, f"--no-{self.name[2:]}") if self.takes is bool else (self.name,)
-        option = typer.Option("/".join(names), help=told, show_default=False, rich_help_panel=PANEL, hidden=hidden)
-        kind, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[self.takes | None, option]
-        return inspect.Parameter(self.variable, kind, default=None, annotation=annotation)
+        names = f"{self.name}/--no-{self.name[2:]}" if self.takes is bool else self.name
+        return option(self.field, self.takes | None, {"flag": names, "help": told, "panel": "The problem"}, None)
+
+    def value(self, given: object) -> object:
+        """The field's value; None for its default.
+
+        Raises
+        ------
+        InvalidInputError, LimitExceededError
+            If the flag is required and missing, or cannot be read.
+        """
+        if given is None and self.required:
+            raise InvalidInputError(f"this problem needs {self.name}: {self.use}")
+        return None if given is None else self.read(given)
 
 
 def pins(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
@@ -131,19 +140,21 @@ def _object(field: str, path: str) -> dict[str, object]:
 
 @cache
 def flags_of(word: str) -> tuple[Flag, ...]:
-    """The flags of a problem.
+    """The flags of a problem, or of another command that poses one.
 
     Examples
     --------
     >>> [flag.name for flag in flags_of("ordering")]
-    ['--objective', '--in-place', '--limit', '--inputs', '--outputs']
+    ['--objective', '--in-place', '--limit', '--inputs', '--outputs', '--as-is']
     """
+    if word in PARTS:
+        return tuple(flag for kind, names in PARTS[word].items() for flag in _of_class(kind, names))
     kind = view_for(word).problem_type
-    if issubclass(kind, MemoryLayout):
-        return (*_of_class(MemoryOrdering, OF_ORDERS), *_of_class(Pool, OF_POOLS))
     found = _of_class(kind, [name for name in kind.model_fields if name not in LEFT_OUT])
     if word in PINNED:
         found.append(Flag("--pin", "constraints", "OP=DEVICE; may be repeated", list[str], pins))
+    if word == "ordering":
+        found.append(Flag("--as-is", "as_is", AS_IS, bool))
     return tuple(found)
 
 
@@ -196,57 +207,3 @@ def _documented(kind: type[BaseModel]) -> dict[str, str]:
 
 def _listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
-
-
-def with_flags(command: Callable[..., int], flags: Iterable[Flag], *, hidden: bool = False) -> Callable[..., int]:
-    """Give a command flags; it receives the given ones, by name, as its argument ``flags``.
-
-    Parameters
-    ----------
-    command
-        The command.
-    flags
-        The flags; of those with the same name, the last one.
-    hidden
-        Whether the help leaves them out.
-    """
-    taken = {flag.name: flag for flag in flags}
-
-    def gathered(given: dict[str, Any]) -> dict[str, object]:
-        typed = {name: given.pop(flag.variable) for name, flag in taken.items()}
-        return {name: value for name, value in typed.items() if value is not None}
-
-    return with_options(command, "flags", [flag.parameter(hidden=hidden) for flag in taken.values()], gathered)
-
-
-def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, object]:
-    """Make the fields of a problem from its flags.
-
-    Parameters
-    ----------
-    view
-        The problem's view.
-    given
-        The values from the command line, by flag name.
-
-    Raises
-    ------
-    InvalidInputError, LimitExceededError
-        For a flag that the problem does not have, a required flag that is missing, or a value that cannot be read.
-
-    Examples
-    --------
-    >>> fields_of(view_for("ordering"), {"--in-place": "any", "--limit": "1KiB"})
-    {'in_place': 'any', 'limit_bytes': 1024}
-    """
-    own = {flag.name: flag for flag in flags_of(view.word)}
-    strange = next((name for name in given if name not in own), None)
-    if strange is not None:
-        others = ", ".join(word for word in WORDS if any(flag.name == strange for flag in flags_of(word)))
-        text = f"problem {view.word} does not accept {strange}; leave it out"
-        raise InvalidInputError(f"{text}, it is for {others}" if others else text)
-    for flag in own.values():
-        if flag.required and flag.name not in given:
-            raise InvalidInputError(f"problem {view.word} needs {flag.name}: {flag.use}")
-    values = {own[name].field: own[name].read(value) for name, value in given.items()}
-    return {field: value for field, value in values.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import tomllib
 import warnings
@@ -15,10 +16,11 @@ import typer
 from pydantic import ValidationError
 
 from opweave import interrupts
-from opweave.adapters.cli import about, cluster, exchange, llm, plan, questions
-from opweave.adapters.cli.flags import WORDS
+from opweave.adapters.cli import about as about_itself
+from opweave.adapters.cli import cluster, exchange, llm, plan, questions
+from opweave.adapters.cli.flags import WORDS, Flag, flags_of
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED
-from opweave.adapters.cli.settings import described
+from opweave.adapters.cli.settings import FIELDS, offered
 from opweave.adapters.error_messages import one_sentence
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import ImplausibleWarning, InvalidInputError, OpweaveError
@@ -108,20 +110,23 @@ def _opweave(
             raise typer.Exit(BAD_INPUT) from None
 
 
-def _command(name: str) -> tuple[Callable[..., int], str | None]:
-    """The function of a command, and what the help says of it if not its docstring."""
-    if name in WORDS:
-        return plan.command_of(name), (view_for(name).problem_type.__doc__ or "").partition("\n")[0]
-    modules = (plan, llm, questions, exchange, cluster, about)
-    return next(getattr(module, f"{name}_command") for module in modules if hasattr(module, f"{name}_command")), None
-
-
 def _register(name: str, row: Mapping[str, Any]) -> None:
     """Add a command to its group of the help; the examples end its own help."""
-    run, about = _command(name)
-    settled = polite(described(run, COMMANDS["options"] | row.get("options", {})))
+    texts = COMMANDS["options"] | row.get("options", {})
+    flags = [Flag(f"--{axis}", axis, use) for axis, use in row.get("axes", {}).items()]
+    if name in WORDS:
+        run, about = plan.command_of(name), (view_for(name).problem_type.__doc__ or "").partition("\n")[0]
+    else:
+        modules = (plan, llm, questions, exchange, cluster, about_itself)
+        run = next(getattr(each, f"{name}_command") for each in modules if hasattr(each, f"{name}_command"))
+        about = inspect.getdoc(run) or ""
+    if name in (*WORDS, "llm"):
+        flags += flags_of(name)
+    settled = polite(offered(run, texts, row.get("settings", FIELDS), flags))
     ends = "\n\n".join(("Examples:", *row["examples"]))
-    app.command(name, rich_help_panel=row["group"], help=about, epilog=ends)(settled)
+    open_ended = {"allow_extra_args": name == "plan", "ignore_unknown_options": name == "plan"}
+    register = app.command(name, rich_help_panel=row["group"], help=about, epilog=ends, context_settings=open_ended)
+    register(settled)
 
 
 for _name, _row in COMMANDS.items():

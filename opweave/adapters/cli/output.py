@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from rich.console import Console
 from opweave.adapters.cli.settings import Settings
 from opweave.adapters.error_messages import plain
 from opweave.adapters.load import AnyProblem, save
+from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.views import view_of
 
 if TYPE_CHECKING:
@@ -71,6 +73,16 @@ def say(console: Console, text: str) -> None:
         console.print(plain(line), markup=False, highlight=False)
 
 
+def show_view(console: Console, view: AnyView) -> None:
+    """Print a result: its table, the further tables, and what it means."""
+    from opweave.adapters.report.tables import result_table, section_table
+
+    console.print(result_table(view))
+    for section in view.sections():
+        console.print(section_table(section))
+    say(console, view.explain())
+
+
 def print_rows(rows: Rows[Any], *columns: str, as_json: bool) -> int:
     """Print some columns of rows, or the rows as a JSON list of objects; return the exit status."""
     from opweave.adapters.report.tables import rows_table
@@ -94,7 +106,6 @@ def solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
     """Solve a problem, write the files that are asked for, and show the plan."""
     from opweave.adapters.report.progress_line import live_progress
     from opweave.adapters.report.report import write_report
-    from opweave.adapters.report.tables import result_table, section_table
     from opweave.solvers.solve import solve
 
     showing = view_of(type(problem))  # before time is spent: an answer that cannot be shown is refused now
@@ -102,14 +113,8 @@ def solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
         result = solve(problem, **settings.of_solve, progress=observer)
     view = showing(problem, result)
 
-    def show(console: Console) -> None:
-        console.print(result_table(view))
-        for section in view.sections():
-            console.print(section_table(section))
-        say(console, view.explain())
-
     def write() -> Sequence[Path | None]:
         return () if settings.report is None else write_report(view, settings.report)
 
-    tell(result, settings.output, show, write, as_json=settings.as_json)
+    tell(result, settings.output, partial(show_view, view=view), write, as_json=settings.as_json)
     return VERIFIED if result.verified else NOTHING_FOUND

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from opweave.adapters.archives import Arrays, read_arrays, sizes_given
-from opweave.adapters.cli.flags import OF_ORDERS, WORDS, fields_of, flags_of, with_flags
-from opweave.adapters.cli.output import solve_and_tell
-from opweave.adapters.cli.settings import Settings, dimensions, with_options, with_settings
+from opweave.adapters.cli.flags import OF_ORDERS
+from opweave.adapters.cli.output import VERIFIED, solve_and_tell
+from opweave.adapters.cli.settings import Settings, dimensions
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
 from opweave.adapters.formats import family_of
 from opweave.adapters.graphs.lifetimes import load_lifetimes
 from opweave.adapters.load import AnyProblem, geometry, load
-from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
@@ -27,57 +27,60 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 ORDER_SHARE = 0.5
 """Share of a time limit for the order of a model whose layout is asked for."""
 
+LIFETIMES = (".csv", ".csv.gz")
+"""How files of lifetimes end."""
 
-def _plan(
-    model: Path,
-    *,
-    problem: str | None = None,
-    dim: list[str] | None = None,
-    example_inputs: Path | None = None,
-    as_is: bool = False,
-    flags: Mapping[str, object],
-    settings: Settings,
-) -> int:
+
+def plan_command(context: typer.Context, *, problem: str | None = None) -> int:
     """Plan a model file in one step: load it, solve the problem, verify and show the plan.
 
-    It takes the options of every problem; 'opweave PROBLEM --help' lists those of one, as in 'opweave pipeline --help'.
-    For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
+    It takes the options of the problem's own command, such as --report or --json; 'opweave PROBLEM --help' lists them.
     """
-    view = view_for(problem or ("layout" if _is_lifetimes(model) else "ordering"))
-    fields = fields_of(view, flags)
-    inputs = None if example_inputs is None else read_arrays(example_inputs)
-    dims = {**sizes_given(model, inputs or {}), **dimensions(dim)}
-    if view.word == "layout":
-        return solve_and_tell(_layout(model, dims, inputs, fields, settings.time_limit), settings)
-    posed = None if as_is or view.word != "ordering" else _as_run(model, dims, inputs)
-    posed = _posed(view, model, dims, inputs, fields) if posed is None else posed | fields
-    return solve_and_tell(validated(view.problem_type, posed, f"problem {view.word}"), settings)
-
-
-plan_command = with_settings()(with_flags(_plan, chain.from_iterable(map(flags_of, WORDS)), hidden=True))
+    lifetimes = any(text.lower().endswith(LIFETIMES) for text in context.args)
+    word = view_for(problem or ("layout" if lifetimes else "ordering")).word
+    commands: Any = context.find_root().command
+    own = commands.get_command(context, word)
+    with own.make_context(f"{context.find_root().info_name} {word}", list(context.args)) as asked:
+        own.invoke(asked)
+    return VERIFIED
 
 
 def command_of(word: str) -> Callable[..., int]:
-    """Make the command of a problem: ``opweave plan`` with that problem, and with its flags alone."""
-    own = with_options(with_settings()(with_flags(_plan, flags_of(word))), "problem", [], lambda _: word)
-    return own if word == "ordering" else with_options(own, "as_is", [], lambda _: False)
+    """Make the command of a problem."""
+    kind = view_for(word).problem_type
 
+    def command(
+        model: Path,
+        *,
+        dim: list[str] | None = None,
+        example_inputs: Path | None = None,
+        flags: dict[str, Any],
+        settings: Settings,
+    ) -> int:
+        inputs = None if example_inputs is None else read_arrays(example_inputs)
+        dims = {**sizes_given(model, inputs or {}), **dimensions(dim)}
+        if word == "layout":
+            return solve_and_tell(_layout(model, dims, inputs, flags, settings.time_limit), settings)
+        posed = None
+        if word == "ordering" and not flags.pop("as_is", False):
+            posed = _as_run(model, dims, inputs)
+        posed = (posed or _posed(kind.model_fields, model, dims, inputs, flags)) | flags
+        return solve_and_tell(validated(kind, posed, f"problem {word}"), settings)
 
-def _is_lifetimes(path: Path) -> bool:
-    return path.name.lower().endswith((".csv", ".csv.gz"))
+    return command
 
 
 def _posed(
-    view: type[AnyView], model: Path, dims: Mapping[str, int], inputs: Arrays | None, fields: dict[str, object]
+    known: Mapping[str, object], model: Path, dims: Mapping[str, int], inputs: Arrays | None, flags: Mapping[str, Any]
 ) -> dict[str, object]:
-    """The fields of a problem about a model's graph; costs and geometry that are not given are worked out."""
+    """The graph of a model, with the costs and the geometry that are not given, if the problem has such fields."""
     graph = load(model, dims=dims, inputs=inputs)
-    known = view.problem_type.model_fields
+    found: dict[str, object] = {"graph": graph}
     if "costs" in known:
-        fields |= missing_costs(graph, fields)
-    if "geometry" in known and "geometry" not in fields:
-        fields["geometry"] = geometry(model, graph=graph, dims=dims)
-    return {"graph": graph, **fields}
+        found |= missing_costs(graph, flags)
+    if "geometry" in known and "geometry" not in flags:
+        found["geometry"] = geometry(model, graph=graph, dims=dims)
+    return found
 
 
 def _as_run(model: Path, dims: Mapping[str, int], inputs: Arrays | None) -> dict[str, object] | None:
@@ -92,14 +95,14 @@ def _as_run(model: Path, dims: Mapping[str, int], inputs: Arrays | None) -> dict
 
 
 def _layout(
-    path: Path, dims: Mapping[str, int], inputs: Arrays | None, fields: Mapping[str, Any], time_limit: float | None
+    path: Path, dims: Mapping[str, int], inputs: Arrays | None, flags: Mapping[str, Any], time_limit: float | None
 ) -> AnyProblem:
     """The layout of lifetimes in a CSV, or of a model's order with the least peak."""
     from opweave.solvers.solve import solve
 
-    of_order = {name: fields[name] for name in OF_ORDERS if name in fields}
-    capacity, alignment = fields.get("bytes"), fields.get("alignment", 1)
-    if _is_lifetimes(path):
+    of_order = {name: flags[name] for name in OF_ORDERS if name in flags}
+    capacity, alignment = flags.get("bytes"), flags.get("alignment", 1)
+    if path.name.lower().endswith(LIFETIMES):
         if of_order:
             flag = next(iter(of_order)).replace("_", "-")
             raise InvalidInputError(f"--{flag} is about the order of a model; a CSV says when its storages live")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, say, solve_and_tell, tell
-from opweave.adapters.cli.settings import Settings, option_value, pairs, with_options, with_settings
+from opweave.adapters.cli.settings import Settings, option_value, pairs
 from opweave.adapters.files import check_writable
 from opweave.adapters.load import load_problem
 from opweave.problems.errors import InvalidInputError
@@ -22,20 +21,11 @@ if TYPE_CHECKING:
     from opweave.adapters.report.questions import Answered
 
 
-ASKED = ("solver", "time_limit", "gap", "seed", "threads", "formulation", "option", "output", "as_json")
-"""The settings of questions that solve several times."""
-
-AXES = ("memory", "bandwidth", "latency", "devices", "batch", "stages", "limit")
-"""The axes of a sweep that have an option."""
-
-
-@with_settings()
 def solve_command(spec: Path, *, settings: Settings) -> int:
     """Solve a problem written as JSON."""
     return solve_and_tell(load_problem(spec), settings)
 
 
-@with_settings("time_limit", "gap", "seed", "threads", "output", "as_json")
 def compare_command(spec: Path, *, solvers: str | None = None, plot: Path | None = None, settings: Settings) -> int:
     """Solve one problem with several solvers, side by side."""
     from opweave.solvers.questions.compare import compare
@@ -45,13 +35,13 @@ def compare_command(spec: Path, *, solvers: str | None = None, plot: Path | None
     return _answered(lambda **more: compare(load_problem(spec), names, **shared, **more), "solvers", plot, settings)
 
 
-def _sweep(
-    spec: Path, *, grid: Mapping[str, str], vary: list[str] | None = None, plot: Path | None = None, settings: Settings
+def sweep_command(
+    spec: Path, *, flags: Mapping[str, str], vary: list[str] | None = None, plot: Path | None = None, settings: Settings
 ) -> int:
     """Solve a problem at every point of a grid, such as --memory 1GiB,2GiB --bandwidth 0.5x,1x,2x."""
     from opweave.solvers.questions.sweep import sweep
 
-    texts = {**grid, **pairs(vary, "--vary")}
+    texts = {**flags, **pairs(vary, "--vary")}
     axes = {axis: [axis_value(axis, each) for each in _split(text)] for axis, text in texts.items()}
     if not axes:
         raise InvalidInputError("name at least one axis, such as --memory 1GiB,2GiB or --vary compression=1,2")
@@ -60,18 +50,6 @@ def _sweep(
     )
 
 
-def _typed(given: dict[str, Any]) -> dict[str, str]:
-    values = {axis: given.pop(axis) for axis in AXES}
-    return {axis: text for axis, text in values.items() if text is not None}
-
-
-_OPTIONS = [
-    inspect.Parameter(axis, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=str | None) for axis in AXES
-]
-sweep_command = with_settings(*ASKED)(with_options(_sweep, "grid", _OPTIONS, _typed))
-
-
-@with_settings(*ASKED)
 def pareto_command(
     spec: Path,
     measures: list[str],
@@ -87,7 +65,6 @@ def pareto_command(
     return _answered(lambda **more: pareto(load_problem(spec), measures, **front, **more), "points", plot, settings)
 
 
-@with_settings("solver", "time_limit", "seed", "output", "as_json")
 def conflict_command(spec: Path, *, settings: Settings) -> int:
     """Say which requirements of a problem cannot hold together, and what would mend it.
 

@@ -1,13 +1,13 @@
-"""The options that commands share, each declared once, and what the shell offers for them when a user presses Tab."""
+"""The options that commands share, and how a command gets all of its options."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -15,33 +15,8 @@ from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import OptionValue
 
-
-def problem_words(incomplete: str) -> list[str]:
-    """Problems whose names begin so."""
-    from opweave.adapters.report.views import views
-
-    return _beginning(incomplete, [view.word for view in views()])
-
-
-def solver_names(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Solvers of the problem at hand, as far as the command line says which it is, with what they are."""
-    from opweave.adapters.report.views import view_for
-    from opweave.problems.errors import OpweaveError
-    from opweave.solvers.registry import list_solvers
-
-    words = [context.params.get("problem"), context.info_name]
-    kind = None
-    for word in words:
-        try:
-            kind = kind or view_for(str(word)).problem_type.kind
-        except OpweaveError:
-            continue
-    found: Mapping[str, str] = {row.name: row.about for row in list_solvers(kind) if row.available}
-    return [(name, found[name]) for name in _beginning(incomplete, found)]
-
-
-def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
-    return sorted(name for name in dict.fromkeys(names) if name.startswith(incomplete))
+if TYPE_CHECKING:
+    from opweave.adapters.cli.flags import Flag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,87 +66,62 @@ class Settings:
             check_folder_writable(self.report)
 
 
-def with_settings(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command the options of :class:`Settings`, or some of them; it receives them, checked, as ``settings``."""
-    types, keyword = get_type_hints(Settings), inspect.Parameter
-    options = [
-        keyword(each.name, keyword.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
-        for each in dataclasses.fields(Settings)
-        if not names or each.name in names
-    ]
-
-    def gathered(given: dict[str, Any]) -> Settings:
-        found = Settings(**{each.name: given.pop(each.name) for each in options})
-        found.check()
-        return found
-
-    return lambda command: with_options(command, "settings", options, gathered)
+FIELDS = {each.name: each for each in dataclasses.fields(Settings)}
 
 
-def with_options(
-    command: Callable[..., int],
-    argument: str,
-    options: Sequence[inspect.Parameter],
-    gather: Callable[[dict[str, Any]], object],
+def offered(
+    command: Callable[..., int], texts: Mapping[str, Any], settings: Sequence[str], flags: Sequence[Flag]
 ) -> Callable[..., int]:
-    """Give a command several options in place of one of its arguments.
+    """A command as typer takes it; it receives ``settings``, checked, and ``flags``, by field, as one argument each.
 
     Parameters
     ----------
     command
-        The command.
-    argument
-        The argument that the options replace.
-    options
-        The options as typer parameters.
-    gather
-        Takes the options out of what typer passes, and makes the argument.
+        The command. Its parameters of keywords only become options, and others arguments.
+    texts
+        What the options mean: a text, or ``help``, ``short``, ``flag`` and ``least``.
+    settings
+        The fields of :class:`Settings` that it takes.
+    flags
+        The options that describe its problem.
     """
-    own = inspect.signature(command, eval_str=True)
+    own, types = inspect.signature(command, eval_str=True), get_type_hints(Settings)
     parameters: list[inspect.Parameter] = []
-    for name, parameter in own.parameters.items():
-        parameters += options if name == argument else [parameter]
+    for name, each in own.parameters.items():
+        if name == "settings":
+            parameters += [option(field, types[field], texts[field], FIELDS[field].default) for field in settings]
+        elif name == "flags":
+            parameters += [flag.parameter for flag in flags]
+        elif each.kind is inspect.Parameter.KEYWORD_ONLY:
+            parameters.append(option(name, each.annotation, texts[name], each.default))
+        elif each.annotation is not typer.Context:
+            argument = typer.Argument(help=texts[name], show_default=False)
+            parameters.append(each.replace(annotation=Annotated[each.annotation, argument]))
+        else:
+            parameters.append(each)
 
-    def run(**given: object) -> int:
-        made = gather(given)
-        return command(**given, **{argument: made})
-
-    return _like(command, run, own.replace(parameters=parameters))
-
-
-def described(command: Callable[..., int], texts: Mapping[str, Any]) -> Callable[..., int]:
-    """Tell typer what the options of a command mean: a text, or ``help``, ``short``, ``flag`` and ``least``.
-
-    Parameters of keywords only become options, and others arguments; those that typer knows already stay as they are.
-    """
-    own = inspect.signature(command, eval_str=True)
-    complete: Mapping[str, Callable[..., Any]] = {"solver": solver_names, "problem": problem_words}
-
-    def with_help(parameter: inspect.Parameter) -> inspect.Parameter:
-        if get_origin(parameter.annotation) is Annotated:
-            return parameter
-        name, told = parameter.name, texts[parameter.name]
-        row = told if isinstance(told, Mapping) else {"help": told}
-        info: Any = typer.Argument(help=row["help"], show_default=False)
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or parameter.default is not inspect.Parameter.empty:
-            names = [row.get("flag", f"--{name.replace('_', '-')}"), *filter(None, [row.get("short")])]
-            info = typer.Option(*names, help=row["help"], min=row.get("least"), autocompletion=complete.get(name))
-        return parameter.replace(annotation=Annotated[parameter.annotation, info])
-
-    parameters = [with_help(each) for each in own.parameters.values()]
-
-    def run(**given: object) -> int:
+    def run(**given: Any) -> int:
+        if "flags" in own.parameters:
+            given["flags"] = {flag.field: flag.value(given.pop(flag.field)) for flag in flags}
+            given["flags"] = {field: value for field, value in given["flags"].items() if value is not None}
+        if "settings" in own.parameters:
+            given["settings"] = Settings(**{field: given.pop(field) for field in settings})
+            given["settings"].check()
         return command(**given)
 
-    return _like(command, run, own.replace(parameters=parameters))
-
-
-def _like(command: Callable[..., int], run: Callable[..., int], signature: inspect.Signature) -> Callable[..., int]:
-    """Give a function the name and the words of another one, and a signature."""
-    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-    run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
+
+
+def option(name: str, takes: Any, told: Any, default: object) -> inspect.Parameter:
+    """An option as typer takes it; ``told`` is what it means, or a row that says more."""
+    row = told if isinstance(told, Mapping) else {"help": told}
+    names = [row.get("flag", f"--{name.replace('_', '-')}"), *filter(None, [row.get("short")])]
+    info = typer.Option(*names, help=row["help"], min=row.get("least"), rich_help_panel=row.get("panel"))
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[takes, info]
+    )
 
 
 def pairs(texts: Sequence[str] | None, flag: str) -> dict[str, str]:
