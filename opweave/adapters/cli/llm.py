@@ -8,15 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import RenderableType
+from rich.text import Text
 
-from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, note, say, show_view, tell
-from opweave.adapters.cli.settings import Settings
+from opweave.adapters.cli.options import Settings
+from opweave.adapters.cli.output import NOTHING_FOUND, say, shown, tell_result
 from opweave.adapters.error_messages import plain, validated
 from opweave.adapters.llm.held import holdings, holdings_section, language_figure
 from opweave.adapters.llm.words import plan_in_words
 from opweave.adapters.report.mapping import PlacementView
-from opweave.adapters.report.report import write_report
 from opweave.adapters.report.timeline_tables import Columns, Section, section_of
 from opweave.adapters.report.view import Row
 from opweave.problems.constraints import AnyConstraint
@@ -94,14 +94,7 @@ def llm_command(
         return NOTHING_FOUND
     result = _solved(question, settings, in_blocks=layers == "split")
     view = LanguageView(question, result)
-    tell(
-        result,
-        settings.output,
-        lambda console: _show(console, view, machines=machines),
-        lambda: () if settings.report is None else write_report(view, settings.report),
-        as_json=settings.as_json,
-    )
-    return VERIFIED if result.verified else NOTHING_FOUND
+    return tell_result(view, settings, lambda: _shown(view, machines=machines))
 
 
 KEPT: Mapping[str, Callable[[LanguageModel, Rig, Workload], tuple[AnyConstraint, ...]]] = {
@@ -114,8 +107,7 @@ KEPT: Mapping[str, Callable[[LanguageModel, Rig, Workload], tuple[AnyConstraint,
 
 def _changed(rig: Rig, host: str | None, reserve: str | None, model: LanguageModel, work: Workload) -> Rig:
     """The rig as the command line changes it; one without reserves gets those of the rule "buffers"."""
-    data: dict[str, object] = {field: getattr(rig, field) for field in Rig.model_fields}
-    data["host"] = host or rig.host
+    data = {field: getattr(rig, field) for field in Rig.model_fields} | {"host": host or rig.host}
     if reserve is not None or not rig.reserve:
         rule = reserve or "buffers"
         try:
@@ -139,7 +131,7 @@ def _longest(question: Question, slowest: float | None, *, quiet: bool) -> Quest
         reason = f": {found.reason}" if found.reason else ""
         beyond = f"{proof} {found.refused:,} tokens are too many{reason}"
     if not quiet or not found.context:
-        note(f"longest context: {found.context:,} tokens; {beyond}" if found.context else f"no context fits; {beyond}")
+        say(f"longest context: {found.context:,} tokens; {beyond}" if found.context else f"no context fits; {beyond}")
     return replace(question, work=question.work.model_copy(update={"context": found.context}))
 
 
@@ -153,10 +145,8 @@ def _solved(question: Question, settings: Settings, *, in_blocks: bool) -> Resul
         solver = "layers" if settings.solver == "auto" else settings.solver
         return solve(question.posed, **{**settings.of_solve, **limited, "solver": solver})
     found = fastest_in_blocks(question.model, question.rig, question.work, **limited)
-    own, any_order = found.result.bound, found.bound
-    if own is None or any_order is None or any_order >= own * (1 - PROVED):
-        return found.result
-    return found.result.model_copy(update={"bound": any_order, "status": Status.FEASIBLE})
+    looser = (found.bound or 0.0) < (found.result.bound or 0.0) * (1 - PROVED)
+    return found.result.model_copy(update={"bound": found.bound, "status": Status.FEASIBLE}) if looser else found.result
 
 
 class LanguageView(PlacementView):
@@ -167,6 +157,7 @@ class LanguageView(PlacementView):
     def __init__(self, question: Question, result: Result[Schedule]) -> None:
         super().__init__(question.posed, result)
         self.question = question
+        self.asked = (question.model, question.rig, question.work)
 
     def rows(self) -> list[Row]:
         """The bytes, the speed, and what published runs would have taken where this is predicted."""
@@ -201,13 +192,13 @@ class LanguageView(PlacementView):
     def _words(self) -> str:
         from opweave.solvers.language.questions import next_bytes
 
-        asked, more = self.question, dict[str, float | None]()
+        more: dict[str, float | None] = {}
         if self.result.solution is not None:
-            limits: dict[str, Any] = {"time_limit": min(asked.limit, MORE_SECONDS), "constraints": asked.constraints}
-            swept = next_bytes(asked.model, asked.rig, asked.work, **limits)
+            limit, constraints = min(self.question.limit, MORE_SECONDS), self.question.constraints
+            swept = next_bytes(*self.asked, constraints=constraints, time_limit=limit)
             more = {str(row.values[axis]): row.objective for row in swept.rows for axis in row.values}
             more.pop("none", None)
-        return plan_in_words(asked.model, asked.rig, asked.work, self.problem, self.result, with_more=more)
+        return plan_in_words(*self.asked, self.problem, self.result, with_more=more)
 
     def sections(self) -> list[Section]:
         """What every device holds, and the simple splits beside the plan."""
@@ -222,41 +213,39 @@ class LanguageView(PlacementView):
         }
         if self.result.solution is None:
             return []
-        return [holdings_section(self._holdings()), section_of("Other splits", other_splits(self.problem), columns)]
-
-    def _holdings(self) -> Any:
-        asked = self.question
-        return holdings(asked.model, asked.rig, asked.work, self.problem, self.solution)
+        splits = section_of("Other splits", other_splits(self.problem), columns)
+        return [holdings_section(holdings(*self.asked, self.problem, self.solution)), splits]
 
     def exports(self) -> Mapping[str, object]:
         """Add the plan for every runtime."""
         from opweave.adapters.runtimes import language_settings
 
-        asked = self.question
-        file = str(asked.file) if asked.file.suffix.lower() == ".gguf" else "model.gguf"
+        asked, file = self.question, str(self.question.file)
+        file = file if file.lower().endswith(".gguf") else "model.gguf"
         found = language_settings(asked.model, self.solution, asked.work, host=asked.rig.host, file=file)
         return {**super().exports(), "runtimes.json": found}
 
     def figure(self) -> Figure:
         """Draw what every device holds and does."""
-        return language_figure(self._holdings(), headline=self.headline(), subtitle=self.subtitle())
+        found = holdings(*self.asked, self.problem, self.solution)
+        return language_figure(found, headline=self.headline(), subtitle=self.subtitle())
 
 
-def _show(console: Console, view: LanguageView, *, machines: bool) -> None:
+def _shown(view: LanguageView, *, machines: bool) -> list[RenderableType]:
     """The view, the sets of machines if they are asked for, and the command lines of runtimes."""
     from opweave.solvers.language.questions import which_machines
 
-    asked = view.question
-    show_view(console, view)
+    asked, found = view.question, shown(view)
     if view.result.solution is None:
-        return
+        return found
     if machines:
-        more: dict[str, Any] = {"constraints": asked.constraints, "time_limit": asked.limit}
-        say(console, str(which_machines(asked.model, asked.rig, asked.work, **more)))
+        sets = which_machines(*view.asked, constraints=asked.constraints, time_limit=asked.limit)
+        found.append(str(sets))
     settings: Any = view.exports()["runtimes.json"]
     if asked.rig.host is None:
         settings["llama.cpp"] = "llama.cpp: name the device that is the processor with --host to get its command line"
     for runtime in ("llama.cpp", *(() if asked.file.suffix.lower() == ".gguf" else ("vLLM",))):
-        found = settings[runtime]
-        text = f"{runtime} cannot carry out this plan: {found['not possible']}" if isinstance(found, dict) else found
-        console.print(plain(text), markup=False, highlight=False, soft_wrap=True)  # a line that can be copied
+        line = settings[runtime]
+        text = f"{runtime} cannot carry out this plan: {line['not possible']}" if isinstance(line, dict) else line
+        found.append(Text(plain(text), no_wrap=True, overflow="ignore"))  # a line that can be copied
+    return found

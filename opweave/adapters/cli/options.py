@@ -1,22 +1,26 @@
-"""The options that describe a problem: one for each field of its class that can be typed.
+"""The options of commands: those that several share, and one for each field of a problem that can be typed.
 
-A flag is named like its field, and its help is the field's entry in the docstring of the class.
+The flag of a field is named like it, and its help is the field's entry in the docstring of the class.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache, partial
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+import typer
 from pydantic import BaseModel
 
 from opweave.adapters import clusters
-from opweave.adapters.cli.settings import option
-from opweave.adapters.files import read_json
+from opweave.adapters.files import check_folder_writable, check_writable, read_json
 from opweave.adapters.load import load_costs
 from opweave.adapters.report.views import view_for
 from opweave.problems.cluster import Cluster
@@ -26,6 +30,7 @@ from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload
 from opweave.problems.memory_layout.spec import Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.problems.result import OptionValue
 from opweave.problems.units import parse_bytes
 
 ROOFLINE = "roofline"
@@ -51,6 +56,56 @@ SHORTER = {"limit_bytes": "limit", "bytes": "capacity"}
 """Flags that are not named like their fields."""
 
 AS_IS = "Order the file's operators, not those of ONNX Runtime's optimiser"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to solve and where the result goes; every field is an option of the command line."""
+
+    solver: str = "auto"
+    time_limit: float | None = None
+    gap: float = 0.0
+    seed: int = 0
+    threads: int = 1
+    formulation: str | None = None
+    option: list[str] | None = None
+    output: Path | None = None
+    report: Path | None = None
+    as_json: bool = False
+
+    @property
+    def options(self) -> Mapping[str, OptionValue]:
+        """The values of ``--option``, converted to the types that solvers accept.
+
+        Raises
+        ------
+        InvalidInputError
+            For a text of another form.
+        """
+        return {name: option_value(text) for name, text in pairs(self.option, "--option").items()}
+
+    @property
+    def of_solve(self) -> dict[str, Any]:
+        """The arguments of ``solve`` and of the questions that solve several times."""
+        names = ("solver", "time_limit", "gap", "seed", "threads", "formulation", "options")
+        return {name: getattr(self, name) for name in names}
+
+    def check(self) -> None:
+        """Refuse inputs and outputs that cannot be read or written, before time is spent on solving.
+
+        Raises
+        ------
+        InvalidInputError
+            Names the option or the path.
+        """
+        _ = self.options
+        if self.output is not None:
+            check_writable(self.output)
+        if self.report is not None:
+            check_folder_writable(self.report)
+
+
+FIELDS = {each.name: each for each in dataclasses.fields(Settings)}
 
 
 class Flag(NamedTuple):
@@ -103,22 +158,20 @@ def pins(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
     Raises
     ------
     InvalidInputError
-        For a text of another form, or an operator that is pinned twice.
+        For a text of another form.
 
     Examples
     --------
     >>> pins(["conv=a"])
     ({'kind': 'pin', 'op': 'conv', 'device': 'a'},)
     """
-    found: dict[str, str] = {}
+    found = []
     for text in texts:
-        op, equals, device = text.rpartition("=")
-        if not (equals and op and device):
+        op, _, device = text.rpartition("=")
+        if not (op and device):
             raise InvalidInputError(f"--pin {text!r:.80}: write it as OPERATOR=DEVICE")
-        if op in found:
-            raise InvalidInputError(f"--pin {text!r:.80}: {op!r} is already pinned to {found[op]!r}; keep one of them")
-        found[op] = device
-    return tuple({"kind": "pin", "op": op, "device": device} for op, device in found.items())
+        found.append({"kind": "pin", "op": op, "device": device})
+    return tuple(found)
 
 
 def _cluster(text: str) -> Cluster:
@@ -129,13 +182,6 @@ def _cluster(text: str) -> Cluster:
 
 def _costs(text: str) -> Costs | None:
     return None if text == ROOFLINE else load_costs(text)
-
-
-def _object(field: str, path: str) -> dict[str, object]:
-    data = read_json(path)
-    if not isinstance(data, dict):
-        raise InvalidInputError(f'{path}: a {field} file must hold an object, for example {{"conv1": ...}}')
-    return data
 
 
 @cache
@@ -176,11 +222,8 @@ def _of_class(kind: type[BaseModel], names: Collection[str]) -> list[Flag]:
             found.append(Flag(name, field, f"{', '.join(others)} or {last}{about}"))
         elif inner in (bool, int, float, str):
             found.append(Flag(name, field, use, inner))
-        elif origin is tuple:
-            found.append(Flag(name, field, f"as in A,B: {use}", str, _listed))
         elif isinstance(origin, type) and issubclass(origin, Mapping):
-            use = f"a JSON file: {use}"
-            found.append(Flag(name, field, use, str, partial(_object, field), required=info.is_required()))
+            found.append(Flag(name, field, f"a JSON file: {use}", str, read_json, required=info.is_required()))
     return found
 
 
@@ -205,5 +248,99 @@ def _documented(kind: type[BaseModel]) -> dict[str, str]:
     return found
 
 
-def _listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
+def offered(
+    command: Callable[..., int], texts: Mapping[str, Any], settings: Sequence[str], flags: Sequence[Flag]
+) -> Callable[..., None]:
+    """A command as typer takes it: it exits with the command's status.
+
+    It receives ``settings``, checked, and ``flags``, by field, as one argument each.
+
+    Parameters
+    ----------
+    command
+        The command. Its parameters of keywords only become options, and others arguments.
+    texts
+        What the options mean: a text, or ``help``, ``short``, ``flag`` and ``least``.
+    settings
+        The fields of :class:`Settings` that it takes.
+    flags
+        The options that describe its problem.
+    """
+    own, types = inspect.signature(command, eval_str=True), get_type_hints(Settings)
+    parameters: list[inspect.Parameter] = []
+    for name, each in own.parameters.items():
+        if name == "settings":
+            parameters += [option(field, types[field], texts[field], FIELDS[field].default) for field in settings]
+        elif name == "flags":
+            parameters += [flag.parameter for flag in flags]
+        elif each.kind is inspect.Parameter.KEYWORD_ONLY:
+            parameters.append(option(name, each.annotation, texts[name], each.default))
+        elif each.annotation is not typer.Context:
+            argument = typer.Argument(help=texts[name], show_default=False)
+            parameters.append(each.replace(annotation=Annotated[each.annotation, argument]))
+        else:
+            parameters.append(each)
+
+    def run(**given: Any) -> None:
+        if "flags" in own.parameters:
+            given["flags"] = {flag.field: flag.value(given.pop(flag.field)) for flag in flags}
+            given["flags"] = {field: value for field, value in given["flags"].items() if value is not None}
+        if "settings" in own.parameters:
+            given["settings"] = Settings(**{field: given.pop(field) for field in settings})
+            given["settings"].check()
+        raise typer.Exit(command(**given))
+
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def option(name: str, takes: Any, told: Any, default: object) -> inspect.Parameter:
+    """An option as typer takes it; ``told`` is what it means, or a row that says more."""
+    row = told if isinstance(told, Mapping) else {"help": told}
+    names = [row.get("flag", f"--{name.replace('_', '-')}"), *filter(None, [row.get("short")])]
+    info = typer.Option(*names, help=row["help"], min=row.get("least"), rich_help_panel=row.get("panel"))
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[takes, info])
+
+
+def pairs(texts: Sequence[str] | None, flag: str) -> dict[str, str]:
+    """Read texts of the form ``name=value``.
+
+    Raises
+    ------
+    InvalidInputError
+        For a text of another form, or a name that is given twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name or name in found:
+            raise InvalidInputError(f"{flag} {text!r:.80}: write it as name=value, and each name once")
+        found[name] = value
+    return found
+
+
+def dimensions(texts: Sequence[str] | None) -> dict[str, int]:
+    """Read the sizes that ``--dim`` gives.
+
+    Raises
+    ------
+    InvalidInputError
+        For a text of another form.
+    """
+    found = pairs(texts, "--dim")
+    for name, text in found.items():
+        if not (text.isascii() and text.isdigit() and len(text) < 20):
+            raise InvalidInputError(f"--dim {name}={text:.40}: a dimension is a whole number, 0 or more")
+    return {name: int(text) for name, text in found.items()}
+
+
+def option_value(text: str) -> OptionValue:
+    """Read a truth value, a number or a text."""
+    words: dict[str, OptionValue] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text)
+    return text
