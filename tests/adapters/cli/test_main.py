@@ -141,15 +141,6 @@ def test_solvers_are_listed_with_what_is_missing(opweave: Run) -> None:
     assert "pip install 'opweave[away]'" in ended.out
 
 
-def test_constraints_are_listed_by_what_solvers_do_with_them(opweave: Run) -> None:
-    ended = opweave("solvers", "--problem", "ordering", "--constraints")
-    assert ended.status == 0
-    assert [line.split()[1:] for line in ended.out.splitlines() if line.split()[:1] == ["memory_ordering"]] == [
-        ["auto", "Precede", "-"],
-        *([name, "-", "Precede"] for name in ("definition", "ctrl-c", "away")),
-    ]
-
-
 BAD_ARGUMENTS = [
     (["--solver", "magic"], "has no solver 'magic'; it has: auto"),
     (["--solver", "away"], "to get it: pip install 'opweave[away]'"),
@@ -187,11 +178,6 @@ def test_bad_plan_arguments_are_one_sentence(
 ) -> None:
     model = write(tmp_path / "model.json", graph.model_dump_json())
     assert_polite(opweave("plan", model, *arguments), sentence)
-
-
-def test_unknown_options_are_usage_errors(opweave: Run, spec: Path) -> None:
-    ended = opweave("solve", spec, "--colour", "red")
-    assert (ended.status, ended.out) == (2, "")
 
 
 BAD_FILES = [

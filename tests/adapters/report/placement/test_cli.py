@@ -12,8 +12,6 @@ from opweave.problems.placement.spec import Placement
 from tests.adapters.conftest import Run, assert_polite, write
 from tests.adapters.report.placement.conftest import NAMES, fork
 
-pytestmark = pytest.mark.usefixtures("fake_solvers")
-
 TIMES = {name: {"a": 0.002, "b": 0.003} for name in NAMES}
 
 
@@ -35,7 +33,7 @@ def costs(tmp_path: Path) -> Path:
 def test_plan_from_files(opweave: Run, model: Path, cluster: Path, costs: Path, tmp_path: Path) -> None:
     ended = opweave(
         *("plan", model, "--problem", "placement", "--cluster", cluster, "--costs", costs),
-        *("-o", tmp_path / "result.json", "--report", tmp_path / "report"),
+        *("--solver", "one_device", "-o", tmp_path / "result.json", "--report", tmp_path / "report"),
     )
     assert (ended.status, ended.err) == (0, "")
     for text in ("20 ms", "best single device", "Devices", "The bottleneck is device 'a'", "everything runs on 'a'"):
@@ -72,53 +70,6 @@ def test_a_model_that_fits_nowhere_is_exit_1(opweave: Run, model: Path, costs: P
     assert ended.status == 1
     assert "infeasible" in ended.out
     assert "1,000 bytes short" in ended.out.replace("\n", " ")
-
-
-def bare(*names: str, **fields: object) -> dict[str, object]:
-    return {"devices": [{"name": name} for name in names], **fields}
-
-
-BAD_CLUSTERS = [
-    (bare("a", "b", "c", bandwidth=[[0, 1, 0], [1, 0, 0], [0, 0, 0]]), "device 'c' has no link to any other device"),
-    (bare("a", "b", rates=[0, 5.0]), "device 'a' has no link to any other device"),
-    (bare("a", "b", shared=0), "has no link to any other device; give it a bandwidth above 0"),
-    (bare("a", "b"), "2 devices need a description of their links"),
-    (bare("a", "a", shared=1.0), "device name 'a' is used more than once"),
-    (bare("a", "b", bandwidth=[[0, -1], [1, 0]]), "bandwidth[0][1]"),
-    (bare("a", "b", shared="fast"), "shared"),
-    ('{"devices": [{"name": "a"}, {"name": "b"}], "shared": NaN}', "which is not a JSON number"),
-    ({"devices": []}, "devices"),
-    ([1], "holds no JSON object"),
-    (bare("x"), "the costs name device 'a'; the cluster has 'x'"),
-]
-
-
-@pytest.mark.parametrize(("content", "sentence"), BAD_CLUSTERS, ids=[sentence for _, sentence in BAD_CLUSTERS])
-def test_bad_clusters_are_one_sentence(
-    opweave: Run, model: Path, costs: Path, tmp_path: Path, content: object, sentence: str
-) -> None:
-    path = write(tmp_path / "bad.json", content)
-    assert_polite(opweave("plan", model, "-p", "placement", "--cluster", path, "--costs", costs), sentence)
-
-
-BAD_COSTS = [
-    ({name: {"a": 1.0} for name in NAMES[1:]}, "operator 'stem' has no known time"),
-    (TIMES | {"stem": {"a": None}}, "operator 'stem' has no known time"),
-    (TIMES | {"stem": {"a": -1.0}}, "the time of operator 'stem' on device 'a' for batch 1 is -1.0"),
-    (TIMES | {"stem": {"a": "soon"}}, "'soon'"),
-    (TIMES | {"stem": 3.0}, "operator 'stem' needs a mapping of devices to seconds"),
-    (TIMES | {"nobody": {"a": 1.0}}, "the costs name operator 'nobody', which the graph does not have"),
-    ('{"stem": {"a": NaN}}', "which is not a JSON number"),
-    ({"operators": ["stem"], "devices": ["a"], "table": []}, "table has 0 rows for 1 operators"),
-]
-
-
-@pytest.mark.parametrize(("content", "sentence"), BAD_COSTS, ids=[sentence for _, sentence in BAD_COSTS])
-def test_bad_costs_are_one_sentence(
-    opweave: Run, model: Path, cluster: Path, tmp_path: Path, content: object, sentence: str
-) -> None:
-    path = write(tmp_path / "bad.json", content)
-    assert_polite(opweave("plan", model, "-p", "placement", "--cluster", cluster, "--costs", path), sentence)
 
 
 @pytest.mark.parametrize(
