@@ -62,23 +62,9 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
             yield f"{split:,} of {len(devices):,} operators split their batch over several devices."
 
     def notes(self, activity: int) -> Mapping[str, object]:
-        """Give the inputs of a batch or a transfer. Batches come first, in the plan's order."""
-        batches, acts = self.solution.batches, self.timeline.activities
-        if activity < len(batches):
-            return {"inputs": spans(batches[activity].inputs)}
-        row = activity if acts.kind[activity] == ActivityKind.RECEIVE else int(acts.twin[activity])
-        ends = [*acts.causes[row].tolist(), *self._readers.get(row, ())]
-        carried = [frozenset(batches[end].inputs) for end in ends if end < len(batches)]
-        return {"inputs": spans(sorted(frozenset.intersection(*carried)))} if carried else {}
-
-    @cached_property
-    def _readers(self) -> dict[int, list[int]]:
-        """The runs that wait for each activity."""
-        causes = self.timeline.activities.causes
-        found: dict[int, list[int]] = {}
-        for effect, cause in zip(causes.heads().tolist(), causes.items.tolist(), strict=True):
-            found.setdefault(cause, []).append(effect)
-        return found
+        """Give the inputs of a batch. Batches come first, in the plan's order."""
+        batches = self.solution.batches
+        return {"inputs": spans(batches[activity].inputs)} if activity < len(batches) else {}
 
     def amount(self) -> str:
         """The inputs and their time."""

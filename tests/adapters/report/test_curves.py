@@ -71,11 +71,6 @@ def test_steps_never_run_backwards(batched: ow.BatchedMapping, seconds: float | 
     assert figure.axes[0].get_xlim() == (1e-4, expected)
 
 
-def test_a_solve_of_a_moment_has_a_time_axis(batched: ow.BatchedMapping) -> None:
-    begin, end = ow.progress_figure(batched, {"a": ended(batched.kind, (0.0, 0.5, 0.5))}).axes[0].get_xlim()
-    assert 0 < begin < end
-
-
 def test_many_solvers_can_be_told_apart(batched: ow.BatchedMapping) -> None:
     names = [f"s{k}" for k in range(14)]
     runs = {name: ended(batched.kind, (0.1, 0.4, 0.3)) for name in names}

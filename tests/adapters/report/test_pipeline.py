@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 
 import opweave as ow
 from opweave.adapters.report.figures import CRITICAL, png
-from opweave.adapters.report.views import explain, show
+from opweave.adapters.report.views import show
 from opweave.problems.pipeline.spec import Pipeline
 from tests.problems.pipeline.test_spec import four
 
@@ -36,19 +36,6 @@ def test_the_words() -> None:
         "A single input takes 11 s from end to end. "
         "It is proved that no pipeline is better."
     )
-
-
-def test_not_splitting_is_said() -> None:
-    problem = four(compression=0.1)
-    text = explain(problem, ow.solve(problem))
-    assert "1 stage on 1 of 3 devices" in text
-    assert "Splitting was not found to pay: everything runs on 'a', the best single device." in text
-
-
-def test_why_there_is_none() -> None:
-    problem = four(constraints=[ow.MemoryCap(device=name, bytes=9) for name in "abc"])
-    text = explain(problem, ow.solve(problem))
-    assert text.startswith("No pipeline obeys all rules: operator 'P' needs 16 bytes; ")
 
 
 def test_plan_steps_and_table() -> None:
@@ -94,17 +81,6 @@ def test_the_picture_marks_the_bottleneck() -> None:
     assert len(marked) == 2 * 6  # sent and received
     assert {round(float(np.ptp(ends)), 6) for ends in marked} == {5.0}
     assert png(figure).startswith(b"\x89PNG")
-
-
-def test_the_picture_of_one_stage_and_of_many() -> None:
-    assert png(view_of(four(compression=0.1)).figure())
-    operators = [ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"]) for i in range(30)]
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=f"t{i}", bytes=9) for i in range(31)], operators=operators, outputs=["t30"]
-    )
-    devices = [ow.Device(name=f"a device with a long name {i}", memory_bytes=9) for i in range(30)]
-    long = Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, shared=1.0), include_compute=False)
-    assert png(view_of(long).figure())
 
 
 def layered() -> Pipeline:
@@ -155,14 +131,6 @@ def test_piece_boundaries_name_what_is_passed_on() -> None:
     ]
 
 
-def test_splitting_is_not_judged_without_a_proof() -> None:
-    problem = four(compression=0.1)
-    text = explain(problem, ow.solve(problem, solver="one_device"))
-    assert "Splitting was not found to pay" in text
-    forced = four(max_stages=1)
-    assert "Splitting does not pay" not in explain(forced, ow.solve(forced))
-
-
 def test_a_device_that_may_not_run_everything_is_no_best_single_device() -> None:
     text = view_of(four(constraints=[ow.Pin(op="P", device="a"), ow.Pin(op="S", device="b")])).explain()
     assert "No single device may run the whole model, so it has to be split." in text
@@ -176,13 +144,3 @@ def test_a_pipeline_that_takes_no_time() -> None:
     graph = ow.OpGraph(tensors=sizeless, operators=four().graph.operators, parameters=four().graph.parameters)
     problem = four(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table))
     assert "alone takes 2 s; the plan takes no time." in view_of(problem).explain()
-
-
-def test_a_model_without_operators() -> None:
-    problem = Pipeline(
-        graph=ow.OpGraph(tensors=[], operators=[]),
-        cluster=ow.Cluster(devices=[ow.Device(name="a")]),
-        include_compute=False,
-    )
-    assert "no operators" in view_of(problem).explain()
-    assert png(view_of(problem).figure())

@@ -17,11 +17,3 @@ def test_the_report_names_tokens_layers_and_the_cut(tmp_path: Path) -> None:
     assert "Layers" in page.read_text()
     assert (page.parent / "blocks.json").is_file()
     assert (page.parent / "blocks.png").is_file()
-
-
-def test_a_layer_that_is_forbidden_everywhere_is_a_conflict() -> None:
-    devices = [device.name for device in PROBLEM.cluster.devices]
-    rules = [ow.Forbid(op=PROBLEM.layers[0], device=device) for device in devices]
-    closed = PROBLEM.model_copy(update={"constraints": rules})
-    assert ow.solve(closed).status is ow.Status.INFEASIBLE
-    assert ow.conflict(closed).status == "conflict"

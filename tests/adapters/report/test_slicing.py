@@ -33,14 +33,3 @@ def test_plan_trace_and_steps_are_plain_data(solved: tuple[ow.Slicing, ow.Result
     assert max(event["ts"] + event["dur"] for event in blocks) == pytest.approx(9e6)
     assert view.sections()[0].rows
     assert dict(view.rows())["gain"]
-
-
-def test_no_plan_is_explained() -> None:
-    problem = chain(memory=(20, 20))
-    assert "2 bytes short" in ow.explain(problem, ow.solve(problem))
-
-
-def test_pictures_of_plans_that_take_no_time_begin_at_zero() -> None:
-    problem = chain(costs=ow.Costs.from_table({op: {"a": 0.0, "b": 0.0} for op in "pq"}))
-    figure = show(problem, ow.solve(problem)).figure()
-    assert figure.axes[0].get_xlim()[0] == 0.0

@@ -138,11 +138,6 @@ def test_patterns_match_their_numbers_only(numbers: set[int]) -> None:
     assert {n for n in range(400) if pattern.search(f"blk.{n}.x")} == numbers
 
 
-def test_patterns_are_short() -> None:
-    assert layer_pattern(range(20)) == "([0-9]|1[0-9])"
-    assert layer_pattern([1, 11, 12]) == "(1|1[12])"
-
-
 def test_experts_of_the_first_layers_have_an_option() -> None:
     net = model([DENSE, *[SPARSE] * 5])
     homes = {"embedding": "cpu", "head": "gpu", "layers.0.attention": "gpu", "layers.0.feed_forward": "gpu"}

@@ -55,11 +55,6 @@ def test_the_table_says_what_is_wrong() -> None:
         assert words in text.getvalue()
 
 
-def test_it_goes_to_json_and_back() -> None:
-    found = verification(times=(OperatorTime(operator="a", measured=0.002),))
-    assert Verification.model_validate_json(found.model_dump_json()) == found
-
-
 def test_only_models_that_can_run_are_taken(tmp_path: Path) -> None:
     order = ow.Ordering(order=["a"])
     with pytest.raises(InvalidInputError, match=r"net\.json: verify runs the model itself"):
@@ -162,15 +157,6 @@ class TestOnnx:
             name: rows[name][device] for name, device in result.solution.device.items()
         }
 
-    def test_a_pipeline_holds(self, path: Path) -> None:
-        order = ow.solve(ow.onnx_runtime_problem(path), solver="rpo").solution.order
-        third = len(order) // 3
-        parts = [("a", order[:third]), ("b", order[third : 2 * third]), ("c", order[2 * third :])]
-        stages = ow.Stages(stages=[ow.Stage(device=name, operators=part[::-1]) for name, part in parts])
-        found = ow.verify(path, stages)
-        assert found.passed
-        assert found.pieces == 3
-
     def test_a_runtime_that_goes_its_own_way_is_caught(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from opweave.adapters.verify import onnx as verify_onnx
         from tests.adapters.onnx.nets import random_order
@@ -198,15 +184,6 @@ class TestOnnx:
         assert found.passed
         assert [time.operator for time in found.times] == ["a", "s", "b", "y"]
         assert found.notes[0].startswith("Shape and Size nodes ran as early")
-
-    def test_open_dimensions_need_sizes(self, tmp_path: Path) -> None:
-        from tests.adapters.onnx.nets import random_net
-
-        model = random_net(1, rows="batch")
-        order = ow.solve(ow.onnx_runtime_problem(model, {"batch": 4}), solver="rpo").solution
-        assert ow.verify(model, order, dims={"batch": 4}).passed
-        with pytest.raises(InvalidInputError, match=r'dims=\{"batch": 1\}, or on the command line --dim batch=1'):
-            ow.verify(model, order)
 
     def test_on_the_command_line(self, opweave: Run, path: Path, tmp_path: Path) -> None:
         result = tmp_path / "result.json"

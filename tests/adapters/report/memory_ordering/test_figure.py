@@ -5,12 +5,9 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-import pytest
 
 from opweave.adapters.report.figures import png
 from opweave.adapters.report.views import show
-from opweave.problems.errors import InvalidInputError
-from opweave.problems.graph import OpGraph
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.result import Result, Status
 
@@ -46,13 +43,3 @@ def test_pyplot_stays_untouched(problem: MemoryOrdering, result: Result[Ordering
     loaded = set(sys.modules)
     assert png(show(problem, result).figure()).startswith(b"\x89PNG")
     assert "matplotlib.pyplot" not in set(sys.modules) - loaded
-
-
-def test_names_with_dollar_signs_are_no_formulas(graph: OpGraph, result: Result[Ordering]) -> None:
-    odd = MemoryOrdering(graph=type(graph).model_validate(graph.model_dump() | {"name": r"$\frac{net$ _^"}))
-    assert png(show(odd, result).figure())
-
-
-def test_no_solution_no_picture(problem: MemoryOrdering, result: Result[Ordering]) -> None:
-    with pytest.raises(InvalidInputError, match="no solution"):
-        show(problem, result.model_copy(update={"solution": None})).figure()

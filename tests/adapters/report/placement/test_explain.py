@@ -6,7 +6,7 @@ import pytest
 
 import opweave as ow
 from opweave.adapters.report.views import show
-from opweave.adapters.report.wording import Alone, verdict
+from opweave.adapters.report.wording import Alone
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of
@@ -25,12 +25,6 @@ def test_splitting_that_pays(problem: Placement, result: Result[Schedule]) -> No
     assert "60 % computing on 'b'" in text
     assert "13.3 % sending" in text
     assert "No placement can be more than 20 % shorter (by hand)." in text
-
-
-def test_a_gain_that_rounds_to_nothing_is_called_little() -> None:
-    alone = Alone("a", 1.0)
-    assert verdict(0.999, ["a", "b"], alone, 2) == "Splitting gains little: device 'a' alone takes 1 s."
-    assert "pays" in verdict(0.99, ["a", "b"], alone, 2)
 
 
 def test_one_device_is_the_best(problem: Placement) -> None:
@@ -94,26 +88,3 @@ def test_why_nothing_fits() -> None:
     assert "No placement obeys all rules: the solver's own words. ow.conflict" in ow.explain(problem, said)
     unknown = Result[Schedule](problem="placement", status="unknown", termination="time_limit", solver="fake")
     assert ow.explain(fork(), unknown) == "No placement was found (time limit)."
-
-
-def solved(*names: str, devices: str = "a") -> str:
-    """Explain the plan for operators of a second each that have nothing to do with each other."""
-    problem = Placement(
-        graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id=name) for name in names]),
-        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in devices], shared=1.0),
-        costs=ow.Costs(operators=names, devices=tuple(devices), table=[[1.0] * len(devices) for _ in names]),
-    )
-    return ow.explain(problem, ow.solve(problem, solver="auto"))
-
-
-def test_one_device_and_one_step() -> None:
-    text = solved("p")
-    assert "The plan takes 1 s on 1 of 1 device." in text
-    assert "Nothing can be split: 'a' is the only device." in text
-    assert "The critical path of 1 step is 100 % computing on 'a'." in text
-
-
-def test_nothing_to_explain() -> None:
-    text = solved(devices="ab")
-    assert "The graph has no operators, so there is nothing to split." in text
-    assert "alone" not in text

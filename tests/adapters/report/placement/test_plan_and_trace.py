@@ -44,15 +44,6 @@ def test_a_row_for_each_device(problem: Placement, result: Result[Schedule]) -> 
     assert section.rows[1][:3] == ("b", "3", "9 ms (60 %)")
 
 
-def test_transfers_that_a_schedule_leaves_out_are_added() -> None:
-    problem = Placement.model_validate(fork().model_dump() | {"transfers": "delay"})
-    schedule = schedule_on(problem, LEFT_ON_B)
-    assert schedule.transfers == ()
-    view = show(problem, result_of(problem, schedule))
-    times = [(one["tensor"], round(one["start"], 9), round(one["end"], 9)) for one in view.plan()["transfers"]]
-    assert times == [("stem", 0.002, 0.003), ("left 3", 0.012, 0.013)]
-
-
 def test_transfers_that_a_schedule_lists_in_part_are_completed() -> None:
     problem = Placement.model_validate({**fork().model_dump(), "transfers": "delay"})
     whole = schedule_on(problem, LEFT_ON_B)

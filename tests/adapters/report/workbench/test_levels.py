@@ -21,14 +21,6 @@ def graph_of(reads: list[list[int]], modules: list[str]) -> ow.OpGraph:
     return ow.OpGraph(tensors=tensors, operators=ops)
 
 
-def test_a_chain_is_one_row() -> None:
-    found = drawing(graph_of([[k - 1] for k in range(60)], [""] * 60))
-    assert found.names == [""]
-    assert found.inside == [-1] + [0] * 60
-    assert found.column[1:] == list(range(60))
-    assert set(found.row) == {0.0}
-
-
 def test_modules_have_what_stands_in_them() -> None:
     found = drawing(ladder())
     assert found.names == ["", *(f"layers.{layer}" for layer in range(10))]
