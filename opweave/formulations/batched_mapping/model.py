@@ -18,6 +18,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import TAKEN_IN, BatchedInstance, lower_unless_short
 from opweave.formulations.formulation import ClusterFormulation
+from opweave.formulations.modeling.intervals import Interval
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.order_arcs import Activity, earliest_starts
@@ -173,7 +174,7 @@ class BatchedRows(BatchedProgram):
         if self.context.ceiling is not None and not self.context.extended:
             horizon = float(self.context.ceiling) * (1 + CEILING_SLACK)
         model = self.empty(instance, horizon)
-        model.problem, model.check_time = problem, self.check_time
+        model.problem, model.check_time, model.check_size = problem, self.check_time, self.check_size
         most = model.units(horizon) + (1 if model.rounds else 0)
         self._batches(model, most)
         self._inputs(model)
@@ -181,7 +182,7 @@ class BatchedRows(BatchedProgram):
         self._flows(model)
         self._arrivals(model, most)
         self._memory(model)
-        self.no_overlap(model, most)
+        self._no_overlap(model, most)
         self._waits(model, most)
         self.add_constraints(model, problem)
         return model
@@ -190,9 +191,14 @@ class BatchedRows(BatchedProgram):
     def empty(self, instance: BatchedInstance, horizon: float) -> BatchedModel:
         """A model without columns, whose tick is chosen; no schedule of interest is longer than the horizon."""
 
-    @abstractmethod
-    def no_overlap(self, model: Any, horizon: float) -> None:
+    def _no_overlap(self, model: BatchedModel, horizon: float) -> None:
         """(7) No two batches on a device overlap."""
+        starts, groups = np.asarray(list(model.starts_at.values()), dtype=np.int64), list[list[Interval]]()
+        for device in range(len(model.instance.devices)):
+            runs = [(i, float(model.instance.seconds[i, u, c]), b) for (i, u, c), b in model.b.items() if u == device]
+            groups.append([Interval(model.starts_at[i, device], model.units(lasts), b) for i, lasts, b in runs])
+        nothing = np.zeros((len(starts), len(starts)), dtype=bool)
+        model.keep_apart("first", groups, starts, lambda: (np.full(len(starts), horizon), nothing))
 
     def _batches(self, model: BatchedModel, horizon: float) -> None:
         """b, s and C; (4), (5) at most one batch on a device, and all inputs in batches."""
