@@ -138,7 +138,7 @@ def written_model(problem: Problem[Any, Any], formulation: type[Formulation[Any,
     InfeasibleError, UnsupportedConstraintError, LimitExceededError
         As :func:`build_model`.
     """
-    made = (formulation.whole or formulation)(BuildContext(extended=True))
+    made = formulation(BuildContext(extended=True))
     try:
         model = made.build(problem)
     except TriviallyInfeasibleError as error:

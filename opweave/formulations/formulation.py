@@ -101,9 +101,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         The readings of the problem that it needs, such as ``"transfers='one_port_edge'"``; empty if it takes all.
     reading
         The :attr:`Problem.reading` that it is for.
-    whole
-        The formulation to use instead with an engine that cannot call :meth:`separate`; None if this one leaves nothing
-        out.
     restricts
         Whether it leaves out solutions of the problem; then its bounds prove nothing.
     to_read
@@ -121,7 +118,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     requires: ClassVar[str] = ""
     to_read: ClassVar[bool] = False
     reading: ClassVar[str | None] = None
-    whole: ClassVar[type[Formulation[Any, Any]] | None] = None
     restricts: bool = False
 
     def __init__(self, context: BuildContext = BuildContext()) -> None:

@@ -61,10 +61,12 @@ class PyomoView:
     _done: Counter[str] = field(default_factory=Counter)
 
     def catch_up(self) -> None:
-        """Write the columns and rows that are new in the source."""
+        """Write the columns and rows that are new in the source; take in new variables of a model that is written."""
         from pyomo.common.gc_manager import PauseGC
 
         if self.written:
+            known = {id(variable) for variable in self.variables}
+            self.variables += [variable for variable in variables_of(self.concrete) if id(variable) not in known]
             return
         self.variables.extend([None] * (len(self.source) - len(self.variables)))
         with PauseGC():
