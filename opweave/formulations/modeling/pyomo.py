@@ -383,7 +383,13 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
 
     def build(self, problem: ProblemT) -> ConcreteModel:
         """Write the model and the rows of its side constraints; its handles check names."""
+        from pyomo.environ import Expression, Objective
+
         model = self.write(problem)
+        if model.component("objective") is not None:  # rows of a user's own count in seconds and bytes
+            cost = model.objective.expr
+            model.del_component(model.objective)
+            model.cost, model.objective = Objective(expr=cost), Expression(expr=self.tick() * cost)
         view = model.opweave = from_pyomo(model, self.timed, self.tick())
         view.source.problem = problem
         for word in WORDS:
