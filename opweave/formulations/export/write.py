@@ -209,9 +209,7 @@ def _model(
     load_formulations(problem.kind)
     takes = IntervalModel if suffix in WHOLE else LinearModel
     found = formulation_for(problem, formulation, takes)
-    if takes is IntervalModel or (
-        suffix in LINEAR and extend is None and not issubclass(found.whole or found, PyomoFormulation)
-    ):
+    if takes is IntervalModel or (suffix in LINEAR and extend is None and not issubclass(found, PyomoFormulation)):
         model = written_model(problem, found)
     else:
         model = build_model(problem, found.name)

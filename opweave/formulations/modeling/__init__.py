@@ -14,10 +14,10 @@ How a formulation is written
       The formulation names it as ``model_type`` and is decorated with ``@register_formulation``, also if it is a
       constraint program.
 2. ``build(problem)`` makes the model, adds columns (``model.binaries("z", keys)``, ``reals``, ``wholes``; a single
-   column is ``real("beta")``) and families of rows: ``model.rows("flow").add(left <= right)``, or ``at_most_each`` for
-   arrays. It calls ``model.minimise(cost, unit)`` and ends with ``self.add_constraints(model, problem)``. Constraint
-   programs add one column at a time (``model.whole(low, high, "starts", op)``, ``model.binary("x", (op, device))``),
-   rows with ``model.row(terms, low, high, only_if)``, intervals to ``model.apart``, and minimise one column:
+   column is ``real("beta")``) and families of rows: ``model.rows("flow").add(left <= right)``. It calls
+   ``model.minimise(cost, unit)`` and ends with ``self.add_constraints(model, problem)``. Constraint programs add one
+   column at a time (``model.whole(low, high, "starts", op)``, ``model.binary("x", (op, device))``), rows with
+   ``model.row(terms, low, high, only_if)``, and minimise one column:
    ``model.minimise(Linear.of(column), seconds_of_a_tick)``.
 3. ``extract(model, values)`` and ``start(model, solution)`` use values by column, shape ``(len(model),)``. ``start``
    may leave unknown values NaN. ``model.filled({column: value})`` makes such an array.
@@ -25,7 +25,8 @@ How a formulation is written
 
 Rows that both kinds of programs have are written once: ``model.rows(name).add(row)`` takes integers in a constraint
 program, ``model.within(name, held, capacity)`` is a memory row, ``model.where(name, row, only_if, big)`` a conditional
-one, ``model.any_column(name, key, parts)`` is 1 if any of its parts is, and ``model.completed(values)`` sets it.
+one, ``model.any_column(name, key, parts)`` is 1 if any of its parts is, ``model.keep_apart(name, groups, ...)`` lets no
+two intervals of a group overlap, and ``model.completed(values)`` sets the columns that they add.
 
 The names of columns and of families of rows must not be words of :mod:`.linear`, such as ``held`` or ``start``.
 Columns and rows are in the model's own units (``unit`` is the value of one unit of the cost in the problem's unit);

@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import ClassVar
 
 from opweave.formulations.modeling.linear import Linear, Row
-from opweave.formulations.modeling.model import ADDED, Key, LinearModel
+from opweave.formulations.modeling.model import ADDED, Key, Known, LinearModel
 from opweave.formulations.modeling.rows import Rows
-from opweave.problems.arrays import FloatArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 
 
@@ -37,10 +37,13 @@ class WholeRow:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval of ``size`` from column ``start``; present if column ``present`` is 1, or always if that is None."""
+    """An interval of ``size`` from column ``start``; present if column ``present`` is 1, or always if that is None.
+
+    Linear models take sizes that are not whole.
+    """
 
     start: int
-    size: int
+    size: int | float
     present: int | None = None
 
 
@@ -196,6 +199,10 @@ class IntervalModel(LinearModel):
         """Add a row that must hold if all 0/1 expressions of ``only_if`` are 1."""
         if all(condition.terms for condition in only_if):
             self.require(row, [self._literal(condition) for condition in only_if])
+
+    def keep_apart(self, _name: str, groups: Sequence[Sequence[Interval]], _starts: IntArray, _known: Known) -> None:
+        """No two intervals of a group overlap."""
+        self.apart += [list(group) for group in groups if len(group) > 1]
 
     def _literal(self, condition: Linear) -> int:
         """The column of a 0/1 expression."""

@@ -61,10 +61,12 @@ class PyomoView:
     _done: Counter[str] = field(default_factory=Counter)
 
     def catch_up(self) -> None:
-        """Write the columns and rows that are new in the source."""
+        """Write the columns and rows that are new in the source; take in new variables of a model that is written."""
         from pyomo.common.gc_manager import PauseGC
 
         if self.written:
+            known = {id(variable) for variable in self.variables}
+            self.variables += [variable for variable in variables_of(self.concrete) if id(variable) not in known]
             return
         self.variables.extend([None] * (len(self.source) - len(self.variables)))
         with PauseGC():
@@ -381,7 +383,13 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
 
     def build(self, problem: ProblemT) -> ConcreteModel:
         """Write the model and the rows of its side constraints; its handles check names."""
+        from pyomo.environ import Expression, Objective
+
         model = self.write(problem)
+        if model.component("objective") is not None:  # rows of a user's own count in seconds and bytes
+            cost = model.objective.expr
+            model.del_component(model.objective)
+            model.cost, model.objective = Objective(expr=cost), Expression(expr=self.tick() * cost)
         view = model.opweave = from_pyomo(model, self.timed, self.tick())
         view.source.problem = problem
         for word in WORDS:

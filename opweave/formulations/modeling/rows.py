@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from opweave.formulations.modeling.linear import Row
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
@@ -156,9 +156,8 @@ class Rows:
     >>> from opweave.formulations.modeling.linear import Linear
     >>> rows = Rows()
     >>> rows.add(Linear.of(0) <= Linear.of(1))
-    >>> rows.at_most_each(np.array([[0, 2], [1, 2]]), (1.0, 1.0), 1.0)
     >>> len(rows)
-    3
+    1
     """
 
     def __init__(self, check_time: Callable[[], None] = lambda: None) -> None:
@@ -194,24 +193,6 @@ class Rows:
         self._finished.append(block)
         self._count += len(block)
 
-    def at_most_each(self, columns: IntArray, coefficients: ArrayLike, upper: ArrayLike) -> None:
-        """Add many rows ``sum <= upper`` of equal length. ``columns``: shape (rows, terms); the rest is broadcast."""
-        count, width = columns.shape
-        if not count:
-            return
-        self._check_time()
-        values = np.broadcast_to(np.asarray(coefficients, np.float64), columns.shape).ravel()
-        self.extend(
-            Block(
-                start=np.arange(count + 1, dtype=np.int32) * np.int32(width),
-                index=columns.ravel().astype(np.int32),
-                value=values,
-                lower=np.full(count, -np.inf),
-                upper=np.broadcast_to(np.asarray(upper, np.float64), (count,)),
-                names=(),
-            )
-        )
-
     def _finish(self) -> None:
         """Convert the rows that were written one by one to arrays."""
         if not self._written:
@@ -235,14 +216,6 @@ class Rows:
         self._finish()
         self._finished = [join_blocks(self._finished)]
         return self._finished[0]
-
-    def each(self) -> Iterator[Row]:
-        """Every row so far."""
-        block = self.block()
-        start, index, value = block.start.tolist(), block.index.tolist(), block.value.tolist()
-        for number, (low, high) in enumerate(zip(block.lower.tolist(), block.upper.tolist(), strict=True)):
-            held = slice(start[number], start[number + 1])
-            yield Row(dict(zip(index[held], value[held], strict=True)), low, high)
 
 
 def join_blocks(blocks: Sequence[Block], names: Sequence[str] = ()) -> Block:

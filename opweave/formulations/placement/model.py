@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from opweave.formulations.formulation import ClusterFormulation
-from opweave.formulations.modeling.linear import Linear, Row, total
-from opweave.formulations.modeling.model import Key, LinearModel
+from opweave.formulations.modeling.intervals import WHOLE, Interval
+from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.model import NEGLIGIBLE, Key, LinearModel
+from opweave.formulations.order_arcs import ancestors
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance
 from opweave.formulations.placement.windows import (
     Message,
@@ -22,7 +24,6 @@ from opweave.formulations.placement.windows import (
     retimed,
     serial_length,
     single_device_length,
-    timetable,
     windows_of,
 )
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
@@ -32,9 +33,6 @@ from opweave.problems.placement.spec import Placement, Schedule, TransferModel
 
 ABSENT = -1
 """Replaces a column whose variable is 0 in every schedule."""
-
-NEGLIGIBLE = 1e-9
-"""Times below this many units are left out of rows: engines would drop such coefficients, and schedules are retimed."""
 
 
 @dataclass(eq=False)
@@ -75,11 +73,11 @@ class PlacementModel(LinearModel):
         columns[together] = self.binaries("x", keys)
         self.place = columns[instance.cluster]
 
-    def add_routes(self, *, whole: bool) -> None:
-        """Add y[t, r, q, k] for every route of every message, as 0/1 columns or as shares."""
+    def add_routes(self) -> None:
+        """Add y[t, r, q, k] for every route of every message."""
         devices, named = self.instance.devices, list(zip(self.message_keys(), self.messages, strict=True))
         keys: list[Key] = [(t, r, devices[way.source], devices[way.target]) for (t, r), m in named for way in m.routes]
-        fresh = iter(self.columns("y", keys, 0, 1, whole).tolist())
+        fresh = iter(self.binaries("y", keys).tolist())
         self.takes = [{way: next(fresh) for way in message.routes} for message in self.messages]
 
     def together(self, fits: BoolArray) -> BoolArray:
@@ -190,6 +188,67 @@ class PlacementModel(LinearModel):
         for u, v in set(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
             for k in self.devices_of(v) if not linked.all() else ():
                 rows.add(self.runs_on(v, k) <= total(self.runs_on(u, q) for q in np.flatnonzero(linked[:, k]).tolist()))
+
+    def no_overlap(self) -> None:
+        """(6) One operator at a time on a device; (8) one message at a time out of a device, and one into it."""
+        runs = [
+            [
+                Interval(int(self.starts_at[v]), self.units(lasts[v]).item(), int(self.place[v, k]))
+                for v in np.flatnonzero(self.place[:, k] != ABSENT).tolist()
+            ]
+            for k, lasts in enumerate(self.instance.seconds.T)
+        ]
+        self.keep_apart("first", runs, self.starts_at, self._runs)
+        shared = {  # one object for the two ports of a route
+            column: Interval(at, self.units(np.asarray(way.seconds)).item(), column)
+            for at, takes in zip(self.sent_at.tolist(), self.takes, strict=True)
+            for way, column in takes.items()
+        }
+        sent = [[shared[each] for _, takes in taken for each in takes.values()] for taken in self.at_ports().values()]
+        if sent:
+            self.keep_apart("first_sent", sent, self.sent_at, self._sendings)
+
+    def _runs(self) -> tuple[FloatArray, BoolArray]:
+        """Latest ends of operators, and the paths between them."""
+        return self.windows.latest_end() / self.tick, ancestors(self.instance.after)
+
+    def _sendings(self) -> tuple[FloatArray, BoolArray]:
+        """Latest ends of messages; one is before another if all its readers lead to the other's producer."""
+        reached, producers = ancestors(self.instance.after), [each.producer for each in self.messages]
+        np.fill_diagonal(reached, val=True)
+        implied = [reached[np.ix_(producers, each.readers)].all(axis=1) for each in self.messages]
+        due = [self.windows.message_due(each) / self.tick for each in self.messages]
+        return np.asarray(due), np.stack(implied, axis=1)
+
+    def delays(self) -> None:
+        """Nothing: without ports, messages wait for nothing but their routes."""
+
+    def write(self, least: float, check_time: Callable[[], None] = lambda: None) -> None:
+        """Write everything but memory and side constraints; row families are in the paper's order.
+
+        Parameters
+        ----------
+        least
+            A lower bound of the makespan in seconds.
+        check_time
+            Called now and then; may raise an exception.
+        """
+        self.add_places(self.together(self.windows.fits))
+        self.add_times(least * (1 - WHOLE) if self.rounds else least)
+        self.minimise(Linear.of(self.length), self.tick)
+        self.add_routes()
+        for write in (
+            self.one_device,
+            self.heads_and_tails,
+            self.precedence,
+            self.routes,
+            self.arrivals,
+            self.delays,
+            self.no_overlap,
+            self.area,
+        ):
+            check_time()
+            write()
 
     def routes(self) -> None:
         """(7) A message takes the route from its producer's device to the device of a reader."""
@@ -341,27 +400,3 @@ class PlacementProgram(ClusterFormulation[Placement, Schedule], ABC):
         """Name the rules that may exclude all schedules, and the longest schedule that was considered."""
         considered = f" (schedules of at most {self._horizon:.6g} s were considered)" if self.context.extended else ""
         return super().why_infeasible(problem) + considered
-
-
-class ColumnProgram(PlacementProgram, ABC):
-    """A program of the modelling layer; values and schedules are converted in the same way for all engines."""
-
-    def extract(self, model: PlacementModel, values: FloatArray) -> Schedule:
-        """The devices and order of the values, with exact times."""
-        return model.schedule(values, keeps_times=self.context.extended)
-
-    def separate(self, model: PlacementModel, values: FloatArray) -> list[Row]:
-        """(5) Operators that exceed a device's memory by less than engines can resolve do not all run there."""
-        found = model.instance.overfull(model.device(values))
-        together = [{int(model.place[v, k]) for v in members} for k, members in found]
-        return [Linear.over(columns) <= len(columns) - 1 for columns in together]
-
-    def start(self, model: PlacementModel, solution: Schedule) -> FloatArray:
-        """Values of all columns."""
-        table = timetable(model.instance, model.messages, solution)
-        values = model.written(table)
-        self.complete(model, table, values)
-        return values
-
-    def complete(self, model: Any, table: Timetable, values: FloatArray) -> None:
-        """Set the columns that only this program has."""

@@ -16,12 +16,12 @@ import numpy as np
 from opweave.formulations.expressions import colocate, express
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.modeling.model import byte_unit
+from opweave.formulations.modeling.model import NEGLIGIBLE, byte_unit
 from opweave.formulations.modeling.pyomo import PyomoFormulation, load_values
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.order_arcs import ancestors, rows_of_closure
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
-from opweave.formulations.placement.model import NEGLIGIBLE, UNITS, PlacementProgram
+from opweave.formulations.placement.model import UNITS, PlacementProgram
 from opweave.formulations.placement.windows import Message, Windows, links, messages_of, retimed, timetable
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
 from opweave.problems.constraints import Colocate, MaxDevices, means

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from opweave.formulations.modeling.model import FIT
 from opweave.formulations.order_arcs import Activity, earliest_starts
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
@@ -240,9 +241,6 @@ def timetable(instance: PlacementInstance, messages: Sequence[Message], solution
 
 HOPELESS = 4.0
 """Longest duration of a transfer in models, as a multiple of the horizon."""
-
-FIT = 1e-9
-"""Relative tolerance when windows are compared, so that rounding never drops a schedule."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.batched_mapping.model import counts_of
+from opweave.formulations.batched_mapping.plans import counts_of
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import Batch, BatchedSchedule
 from opweave.solvers.batched_mapping.anneal import DRAWS, anneal, new_walk

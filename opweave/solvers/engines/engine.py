@@ -86,8 +86,7 @@ def run_engine(
     UnsupportedConstraintError, UnsupportedFeatureError, LimitExceededError
         If the problem cannot be written as a model that the engine solves.
     """
-    choices = [formulation] if formulation is not None else _choices(problem, run, engine)
-    every = [choice if engine.separates or choice.whole is None else choice.whole for choice in choices]
+    every = [formulation] if formulation is not None else _choices(problem, run, engine)
     with suppress(ContradictionError):
         every[0](BuildContext()).check_problem(problem)  # nobody waits for a plan to be refused
     engine.prepare()  # it is imported while the model is written and others work

@@ -54,8 +54,6 @@ class Engine:
         returns an :class:`Answer`.
     takes
         The kind of model that the engine solves.
-    separates
-        Whether it uses :meth:`Task.missing_rows`, and so supports formulations that leave rows out.
     close
         Relative gap of seconds that counts as closed.
     """
@@ -65,7 +63,6 @@ class Engine:
     install: str
     function: str
     takes: type[LinearModel] = LinearModel
-    separates = False
     close = 0.0
 
     def work(self, task: Task) -> Work:
@@ -134,7 +131,6 @@ class Highs(Engine):
 
     name, package, install = "highs", "highspy", "pip install highspy"
     function = "opweave.solvers.engines.highs_child:solve"
-    separates = True
 
     def solve(self, task: Task) -> Verdict:
         """Solve; while the best solution violates rows that were left out, add them and solve again."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import lower_unless_short
-from opweave.formulations.batched_mapping.model import counts_of
+from opweave.formulations.batched_mapping.plans import counts_of
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, Share

@@ -17,9 +17,10 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from opweave.formulations.modeling.model import FIT
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.programs import PlacementIntervals, intervals_of
-from opweave.formulations.placement.windows import FIT, Windows, messages_of, timetable
+from opweave.formulations.placement.programs import PlacementIntervals
+from opweave.formulations.placement.windows import Windows, messages_of, timetable
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.errors import EngineError
 from opweave.problems.graph_arrays import Adjacency
@@ -66,7 +67,10 @@ def net_intervals(
     heads, tails = np.where(fits, reach.heads, np.inf), np.where(fits, reach.tails, np.inf)
     windows = Windows(instance, heads, tails, upper)
     messages = messages_of(instance, transfers, longest=windows.hopeless)
-    return intervals_of(instance, transfers, messages, windows, upper / TICKS, min(lower_bound, upper))
+    model = PlacementIntervals(instance, transfers, messages, windows)
+    model.tick = upper / TICKS
+    model.write(min(lower_bound, upper))
+    return model
 
 
 def instance_from(arrays: PlacementArrays) -> PlacementInstance:

@@ -49,18 +49,17 @@ def test_a_row_holds_where_the_comparison_does(first: Linear, second: Linear, po
 def test_rows_arrive_as_they_were_written() -> None:
     rows = Rows()
     rows.add(Linear(0.0, {0: 2.0, 1: -1.0}) <= 5)
-    rows.at_most_each(np.array([[0, 2], [1, 2]]), (1.0, 4.0), 7.0)
     rows.add(Linear(0.0, {2: 3.0}) == 6)
     rows.add(Row({0: 1.0}, 1.0, 2.0))
-    assert [(dict(row.terms), row.low, row.high) for row in rows.each()] == [
-        ({0: 2.0, 1: -1.0}, -math.inf, 5.0),
-        ({0: 1.0, 2: 4.0}, -math.inf, 7.0),
-        ({1: 1.0, 2: 4.0}, -math.inf, 7.0),
-        ({2: 3.0}, 6.0, 6.0),
-        ({0: 1.0}, 1.0, math.inf),
-        ({0: 1.0}, -math.inf, 2.0),
-    ]
-    assert len(rows) == 6
+    block = rows.block()
+    assert (block.start.tolist(), block.index.tolist(), block.value.tolist()) == (
+        [0, 2, 3, 4, 5],
+        [0, 1, 2, 0, 0],
+        [2.0, -1.0, 3.0, 1.0, 1.0],
+    )
+    assert block.lower.tolist() == [-math.inf, 6.0, 1.0, -math.inf]
+    assert block.upper.tolist() == [5.0, 6.0, math.inf, 2.0]
+    assert len(rows) == 4
 
 
 def test_rows_whose_terms_have_cancelled_out_are_decided() -> None:

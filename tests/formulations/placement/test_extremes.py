@@ -9,9 +9,10 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
-from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.modeling.intervals import Interval
+from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.placement.instance import lower
-from opweave.formulations.placement.programs import Disjunctive, Intervals, Job
+from opweave.formulations.placement.programs import Disjunctive, Intervals
 from opweave.formulations.placement.windows import flow_seconds, messages_of
 from opweave.problems.errors import InfeasibleError
 from opweave.solvers.engines.engine import run_engine
@@ -58,11 +59,13 @@ def test_long_transfers_count_up_to_a_limit_and_missing_links_stay() -> None:
 
 def test_windows_that_hardly_meet_leave_no_tiny_coefficient() -> None:
     """Engines refuse coefficients of 1e-9 or less."""
-    model = Disjunctive().build(fork())
-    fields = {"length": Linear(), "shortest": 0.0}
-    early = Job(start=0, uses={("on", 0): Linear.of(2)}, ready=0.0, due=1.0 + 1e-13, latest=1.0 + 1e-13, **fields)
-    late = Job(start=1, uses={("on", 0): Linear.of(3)}, ready=1.0, due=2.0, latest=2.0, **fields)
-    assert model.keep_apart("mine", [("early",), ("late",)], [early, late], np.zeros((2, 2), dtype=bool), print)
+    model = LinearModel()
+    starts = model.reals("S", ["early", "late"], [0.0, 1.0], [0.0, 2.0])
+    there = model.binaries("x", ["early", "late"])
+    group = [Interval(start, 0.0, here) for start, here in zip(starts.tolist(), there.tolist(), strict=True)]
+    known = np.asarray([1.0 + 1e-13, 2.0]), np.zeros((2, 2), dtype=bool)
+    model.keep_apart("mine", [group], starts, lambda: known)
+    assert model.first
     assert np.abs(model.rows("mine_rows").block().value).min() > 1e-9
 
 

@@ -35,8 +35,6 @@ CHILDREN = [
     if row.kind == "engine" and row.available and row.name != "highs"
 ]
 PLAIN = {"head_start": False}
-STEPS = "time_indexed"
-"""For fakes that hand back the start: the pairwise program would improve it first."""
 
 START = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
 
@@ -83,7 +81,7 @@ def misled(request: pytest.FixtureRequest, selectable, problem) -> Callable[...,
 
     def solve(function: object, **arguments: object) -> ow.Result:
         if request.param == "integer program":
-            return ow.solve(problem, solver=selectable(FakeChild(function)), formulation=STEPS, **arguments)
+            return ow.solve(problem, solver=selectable(FakeChild(function)), **arguments)
         start = HeadStart(initial=KNOWN_BEFORE.initial)
         name = selectable(FakeCpSat(function), start, "placement")
         return ow.solve(random_placement(8, 2, 3), solver=name, **arguments)
@@ -168,7 +166,7 @@ class _Lenient:
 
 
 def test_an_objective_claimed_too_low_costs_the_engine_its_bound(selectable, problem):
-    result = ow.solve(problem, solver=selectable(_Claims(), HeadStart()), formulation=STEPS, start=START)
+    result = ow.solve(problem, solver=selectable(_Claims(), HeadStart()), start=START)
     assert result.status is ow.Status.FEASIBLE
     assert (result.objective, result.bound_source) == (17, "trivial")
     assert "claimed 16" in result.reason
@@ -182,9 +180,9 @@ def test_rebuilding_a_model_keeps_it(whole):
 
 
 def test_a_formulation_that_leaves_solutions_out_proves_nothing(problem, selectable, monkeypatch):
-    monkeypatch.setattr(find_formulation(type(problem), STEPS), "restricts", True)
+    monkeypatch.setattr(find_formulation(type(problem), None), "restricts", True)
     name = selectable(FakeChild(fakes.infeasible), HeadStart())
-    result = ow.solve(problem, solver=name, formulation=STEPS)
+    result = ow.solve(problem, solver=name)
     assert (result.status, result.bound_source) == (ow.Status.UNKNOWN, "trivial")
     assert "leaves solutions out" in result.reason
 
@@ -211,12 +209,12 @@ def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, er
     assert capfd.readouterr() == ("", "")
 
 
-def test_components_of_pyomo_are_refused_where_they_would_be_ignored(problem) -> None:
+def test_components_of_pyomo_are_refused_where_they_would_be_ignored() -> None:
     def extend(model, _problem) -> None:
         model.mine = Row(range(3), rule=lambda _model, _number: True)
 
     with pytest.raises(ow.InvalidInputError, match=r"model\.mine.*write model\.add\(row\)"):
-        ow.solve(problem, solver="highs", extend=extend)
+        ow.solve(PROBLEMS["placement"], solver="highs", extend=extend)
 
 
 @pytest.mark.parametrize("kind", ["slicing", "pipeline", "batched_mapping", "memory_layout"])
