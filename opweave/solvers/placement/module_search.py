@@ -64,7 +64,8 @@ def settled_jobs(
         k = device[v]
         if k >= 0:
             head[v], last[v], tail[v], machines[v, 0] = heads[v, k], arrays.seconds[v, k], tails[v, k], k
-    job_of[:] = -1
+    for f in range(len(arrays.source)):
+        job_of[f] = -1
     for f in range(len(arrays.source)):
         u, v = arrays.source[f], arrays.target[f]
         a, b = device[u], device[v]
@@ -116,11 +117,20 @@ def partial_bound(arrays: PlacementArrays, device: IntArray, heads: FloatArray, 
 
 
 @helper
-def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
+def leave(arrays: PlacementArrays, seconds: FloatMatrix, v: int, k: int) -> None:
+    """Leave an operator the time of one device only; -1 for those of all."""
+    for a in range(seconds.shape[1]):
+        seconds[v, a] = arrays.seconds[v, a] if k < 0 or a == k else np.inf
+
+
+@helper
+def raise_heads(
+    arrays: PlacementArrays, seconds: FloatMatrix, order: IntArray, backwards: bool, heads: FloatMatrix
+) -> None:
     """Raise ``heads`` (lower bounds on entry) to what the predecessors require, with ``seconds`` as run times."""
     devices = seconds.shape[1]
-    for v in order:
-        ready = 0.0
+    for at in range(len(order)):
+        v, ready = order[len(order) - 1 - at if backwards else at], 0.0
         for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
             u = arrays.before[i]
             least = np.inf
@@ -128,7 +138,7 @@ def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, h
                 least = min(least, heads[u, a] + seconds[u, a])
             ready = max(ready, least)
         for k in range(devices):
-            if np.isinf(seconds[v, k]):
+            if seconds[v, k] == np.inf:
                 heads[v, k] = np.inf
                 continue
             start = max(ready, heads[v, k])
@@ -163,7 +173,7 @@ def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -
                 lag[u, v],
                 (arrays.latency[device[u], device[v]] + arrays.size[f] * arrays.per_byte[device[u], device[v]]),
             )
-    return Jobs(last[:jobs].copy(), machines[:jobs].copy(), lag)
+    return Jobs(last, machines, lag)
 
 
 @helper
@@ -171,20 +181,21 @@ def try_devices(
     arrays: PlacementArrays,
     back: PlacementArrays,
     order: IntArray,
-    seconds: FloatArray,
+    seconds: FloatMatrix,
     device: IntArray,
     v: int,
     work: float,
     price: FloatArray,
     upper: float,
-    values: FloatArray,
+    values: FloatMatrix,
+    row: int,
 ) -> int:
-    """Fill the bounds of an operator's devices, given the ``work`` of all others at prices; return their number."""
+    """Fill a row with the bounds of an operator's devices, given the priced ``work`` of all others; return how many."""
     count, devices = arrays.seconds.shape
     heads, tails = np.zeros((count, devices)), np.zeros((count, devices))
     tried = 0
     for k in range(devices):
-        values[k] = np.inf
+        values[row, k] = np.inf
         if arrays.seconds[v, k] == np.inf:
             continue
         area = work + price[k] * arrays.seconds[v, k]
@@ -192,13 +203,14 @@ def try_devices(
             continue
         tried += 1
         device[v] = k
-        seconds[v][:] = np.inf
-        seconds[v, k] = arrays.seconds[v, k]
-        heads[:], tails[:] = 0.0, 0.0
-        raise_heads(arrays, seconds, order, heads)
-        raise_heads(back, seconds, order[::-1].copy(), tails)
-        values[k] = max(area, partial_bound(arrays, device, heads, tails))
-    seconds[v][:] = arrays.seconds[v]
+        leave(arrays, seconds, v, k)
+        for u in range(count):
+            for a in range(devices):
+                heads[u, a] = tails[u, a] = 0.0
+        raise_heads(arrays, seconds, order, False, heads)
+        raise_heads(back, seconds, order, True, tails)
+        values[row, k] = max(area, partial_bound(arrays, device, heads, tails))
+    leave(arrays, seconds, v, -1)
     device[v] = -1
     return tried
 
@@ -246,7 +258,9 @@ def search_assignments(
     ``back`` holds the reversed arrays; ``idle`` plus the work at the prices of time is a valid bound.
     """
     count, devices = arrays.seconds.shape
-    seconds = arrays.seconds.copy()
+    seconds = np.empty((count, devices))
+    for v in range(count):
+        leave(arrays, seconds, v, -1)
     device = np.full(count, -1, dtype=np.int64)
     job_of = np.full(len(arrays.source), -1, dtype=np.int64)
     values = np.full((count, devices), np.inf)
@@ -261,12 +275,12 @@ def search_assignments(
     while depth >= 0:
         if depth == count:
             jobs = assigned_jobs(arrays, device, job_of)
-            start = np.zeros(len(jobs.lasts))
+            start = np.zeros(len(jobs.lag))
             better, budget = sequence(jobs, 3 * devices, upper, budget, start)
             if better < upper:
                 upper = better
-                best_device[:] = device
-                best_start[:] = start[:count]
+                for v in range(count):
+                    best_device[v], best_start[v] = device[v], start[v]
                 _list_transfers(start, job_of, best_begins)
             if budget < 0:
                 return upper, False
@@ -275,19 +289,20 @@ def search_assignments(
         v = order[depth]
         if fresh:
             work = spent[depth] + least[depth + 1]
-            budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper, values[depth])
+            budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper, values, depth)
             if budget < 0:
                 return upper, False
+        leave(arrays, seconds, v, -1)
         device[v] = -1
-        seconds[v][:] = arrays.seconds[v]
-        k = int(np.argmin(values[depth]))
+        k = 0
+        for a in range(devices):
+            k = a if values[depth, a] < values[depth, k] else k
         if values[depth, k] >= upper * (1.0 - CLOSE):
             depth, fresh = depth - 1, False
             continue
         values[depth, k] = np.inf
         device[v] = k
-        seconds[v][:] = np.inf
-        seconds[v, k] = arrays.seconds[v, k]
+        leave(arrays, seconds, v, k)
         spent[depth + 1] = spent[depth] + price[k] * arrays.seconds[v, k]
         depth, fresh = depth + 1, True
     return upper, True

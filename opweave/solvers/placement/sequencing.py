@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.loops import helper
 
 CLOSE = 1e-9
@@ -29,16 +29,16 @@ class Jobs(NamedTuple):
     Attributes
     ----------
     lasts
-        Seconds. Shape (jobs,).
+        Seconds; only the first jobs count. Shape (jobs or more,).
     machines
-        Two machines of every job, -1 for none. Shape (jobs, 2).
+        Two machines of every job, -1 for none. Shape (jobs or more, 2).
     lag
         Least time from the end of one job to the start of another, -1 without an arc. Shape (jobs, jobs).
     """
 
     lasts: FloatArray
-    machines: IntArray
-    lag: FloatArray
+    machines: IntMatrix
+    lag: FloatMatrix
 
 
 @helper
@@ -60,12 +60,12 @@ def machine_bound(heads: FloatArray, lasts: FloatArray, tails: FloatArray, membe
 
 
 @helper
-def push(lasts: FloatArray, lag: FloatArray, times: FloatArray, first: int, limit: float, stack: IntArray) -> bool:
+def push(jobs: Jobs, back: bool, times: FloatMatrix, row: int, first: int, limit: float, stack: IntArray) -> bool:
     """Raise the heads after a job whose head has changed; False when one passes the limit.
 
-    With ``lag`` transposed, it raises the tails before a job whose tail has changed.
+    ``times[row]`` holds the heads; with ``back``, it holds the tails, and those before the job are raised.
     """
-    count = len(lasts)
+    lasts, lag, count = jobs.lasts, jobs.lag, len(jobs.lag)
     stack[0] = first
     filled = 1
     waits = np.zeros(count, dtype=np.bool_)
@@ -73,12 +73,13 @@ def push(lasts: FloatArray, lag: FloatArray, times: FloatArray, first: int, limi
         filled -= 1
         i = stack[filled]
         waits[i] = False
-        end = times[i] + lasts[i]
+        end = times[row, i] + lasts[i]
         if end > limit:
             return False
         for j in range(count):
-            if lag[i, j] >= 0.0 and end + lag[i, j] > times[j]:
-                times[j] = end + lag[i, j]
+            between = lag[j, i] if back else lag[i, j]
+            if between >= 0.0 and end + between > times[row, j]:
+                times[row, j] = end + between
                 if not waits[j]:
                     waits[j] = True
                     stack[filled] = j
@@ -129,7 +130,7 @@ def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: Float
         The makespan (``upper`` when nothing better exists), and the rest of the node budget. A negative rest means that
         the budget ran out; a better schedule may then exist.
     """
-    count = len(jobs.lasts)
+    count = len(jobs.lag)
     members = np.zeros((machines, count), dtype=np.int64)
     filled = np.zeros(machines, dtype=np.int64)
     for i in range(count):
@@ -141,10 +142,9 @@ def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: Float
     stack = np.zeros(count * count + 1, dtype=np.int64)
     heads, tails = np.zeros((DEEPEST + 1, count)), np.zeros((DEEPEST + 1, count))
     for i in range(count):
-        if not push(jobs.lasts, jobs.lag, heads[0], i, upper, stack):
-            return upper, budget
-        if not push(jobs.lasts, jobs.lag.T, tails[0], i, upper, stack):
-            return upper, budget
+        for back in range(2):
+            if not push(jobs, back == 1, tails if back == 1 else heads, 0, i, upper, stack):
+                return upper, budget
     early, late = np.zeros(DEEPEST + 1, dtype=np.int64), np.zeros(DEEPEST + 1, dtype=np.int64)
     tried = np.zeros(DEEPEST + 1, dtype=np.int64)
     depth, fresh = 0, True
@@ -178,10 +178,10 @@ def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: Float
             i, j = j, i
         tried[depth] += 1
         jobs.lag[i, j] = 0.0
-        heads[depth + 1][:] = heads[depth]
-        tails[depth + 1][:] = tails[depth]
-        passable = push(jobs.lasts, jobs.lag, heads[depth + 1], i, upper, stack)
-        passable = passable and push(jobs.lasts, jobs.lag.T, tails[depth + 1], j, upper, stack)
+        for v in range(count):
+            heads[depth + 1, v], tails[depth + 1, v] = heads[depth, v], tails[depth, v]
+        passable = push(jobs, False, heads, depth + 1, i, upper, stack)
+        passable = passable and push(jobs, True, tails, depth + 1, j, upper, stack)
         fresh = passable
         if passable:
             depth += 1

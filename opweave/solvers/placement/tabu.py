@@ -136,15 +136,15 @@ def reinsert_many(
         makespan = _time(front, back, seconds, plan, paths, longest)
         if makespan < best * (1.0 - CLOSE):
             best = makespan
-            best_order[:] = plan.order
-            best_device[:] = plan.device
+            for i in range(count):
+                best_order[i], best_device[i] = plan.order[i], plan.device[i]
         moved[0] += 1
         now = moved[0]
         length = _critical(seconds, plan, paths, makespan, path)
         judged = max(1, min(length, MOVE_WORK // effort))
         at, step = int(draws[move, 0] * length), max(1, length // judged)
-        choice.place[:] = -1
-        choice.lengths[:] = np.inf
+        choice.place[0] = -1
+        choice.lengths[0] = choice.lengths[1] = np.inf
         choice.lengths[2] = draws[move, 1]
         for turn in range(judged):
             v = path[(at + turn * step) % length]
@@ -155,8 +155,8 @@ def reinsert_many(
                 if _may_run(seconds, plan, v, k):
                     least_tabu = np.inf if tabu[v, k] <= now else best * (1.0 - CLOSE)
                     _judge(front, back, seconds, plan, paths, choice, v, k, rest, least_tabu, kicks - move)
-            paths.end_without[:] = paths.end
-            paths.reach_without[:] = paths.reach
+            for w in range(count):
+                paths.end_without[w], paths.reach_without[w] = paths.end[w], paths.reach[w]
         found, goes = choice.place[0], choice.place[1]
         if found < 0:
             continue
@@ -218,8 +218,8 @@ def _time(front: Side, back: Side, seconds: FloatMatrix, plan: CountedPlan, path
         v = plan.order[i]
         k = plan.device[v]
         paths.reach[v] = _ready(back, plan.device, paths.reach, v, k, paths.first_after[v]) + seconds[v, k]
-    paths.end_without[:] = paths.end
-    paths.reach_without[:] = paths.reach
+    for v in range(count):
+        paths.end_without[v], paths.reach_without[v] = paths.end[v], paths.reach[v]
     return makespan
 
 
@@ -342,8 +342,8 @@ def _carried_out(
         _put_in(paths, v, a, was)
         settle(plan.room, plan.device, v, a)
         return False
-    plan.order[:] = order
     for i in range(len(order)):
+        plan.order[i] = order[i]
         plan.position[order[i]] = i
     return True
 
