@@ -29,19 +29,17 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.area import best_area, memory_of
+from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_bounds
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
     INTEGER,
     RELAXED,
     Milestones,
     Module,
-    Pair,
     devices_to,
     milestones_of,
     shortest,
 )
-from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.prices import PriceSearch
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import solve_intervals
@@ -77,9 +75,6 @@ LONGEST_PROGRAM, LONGEST_EXACT = 2.0, 10.0
 """Seconds that the program of a window may take, and those of constraint programming."""
 
 PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
-
-BRANCHES = (0, 40)
-"""Most branches for each length that is refuted, in turn."""
 
 UNTIMED_SECONDS = 60.0
 """Most seconds of one step of the search for prices of memory when there is no time limit."""
@@ -264,7 +259,6 @@ class Decomposition:
 
     def _work(self) -> Iterator[None]:
         """Do everything that is left to try, cheapest first, in pieces."""
-        refuting_ = refuting(self.chain, self.run, self.best.report)
         self.run.enter("modules")
         while True:
             yield from self._raised(LEVELS[:1])
@@ -273,9 +267,7 @@ class Decomposition:
                 break
             self.report()
             yield
-        yield from self._raised(LEVELS[1:2])
-        yield from refuting_
-        yield from self._raised(LEVELS[2:])
+        yield from self._raised(LEVELS[1:])
 
     def _raised(self, levels: Sequence[int]) -> Iterator[None]:
         """Raise the windows of the chain to some levels, in turn."""
@@ -409,22 +401,6 @@ def raising(chain: Milestones, level: int, run: Run, report: Callable[[float, st
             block.lift(a, b, level, seconds_left(run, LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM), run)
             yield
         report(chain.value(), "milestones")
-
-
-def refuting(chain: Milestones, run: Run, report: Callable[[float, str], None]) -> Iterator[None]:
-    """Refute lengths of the windows on the shortest path, every pair of ends once for each number of branches."""
-    run.enter("milestones: refuted lengths")
-    for branches in BRANCHES:
-        done: set[Pair] = set()
-        while pairs := [pair for pair in chain.pairs() if pair not in done and len(pair[0].window.inner) > 0]:
-            for block, a, b in pairs:
-                if run.should_stop():
-                    return
-                done.add((block, a, b))
-                value = block.refuted(a, b, branches, seconds_left(run, LONGEST_PROGRAM))
-                block.learn(a, b, int(block.levels[a, b]), value)
-                yield
-            report(chain.value(), "milestones")
 
 
 ROUNDED = 2e-6

@@ -1,4 +1,4 @@
-"""The best plan of a problem, which searches share, and HEFT with other ranks."""
+"""The best plan of a problem, which searches share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.solution import Solution
 from opweave.solvers.loops import clock
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, length_within
-from opweave.solvers.placement.baselines import RULES, insertion
-from opweave.solvers.placement.plans import ended, fits, order_by_start, report, schedule_of, times_of
-from opweave.solvers.placement.ranks import mean_seconds, order_by, order_for, order_of_graph, upward_rank
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, length_within, order_for
+from opweave.solvers.placement.baselines import RULES
+from opweave.solvers.placement.plans import fits, order_by_start, report, schedule_of, times_of
 from opweave.solvers.rules import NoPlanError
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.run import Run
 
 CHUNK_WORK = 2_000_000
 """Operators and flows judged in a chunk of moves, which takes a few hundredths of a second."""
@@ -121,32 +120,3 @@ def list_plans(search: LocalSearch) -> None:
         search.consider_times(plan.start, plan.device)
         if search.run.over():
             return
-
-
-SPREAD, FRUITLESS = 0.3, 300
-"""Logarithmic spread of the factors on run times in a further try, and the tries in a row without a better plan after
-which no more follow."""
-
-
-def solve_ranks(problem: Placement, run: Run) -> Outcome:
-    """HEFT again and again, with the ranks that other run times would give; solver "ranks".
-
-    The run times of each try lie near those of the best try so far. On wide graphs, some of the many orders that hardly
-    differ in their ranks give much shorter plans than others.
-    """
-    search = search_from_best(problem, run)
-    arrays, rng, first = search.arrays, np.random.default_rng(run.seed), order_of_graph(search.arrays)
-    seconds, best, fruitless = mean_seconds(arrays), math.inf, 0
-    run.enter("ranks of other run times")
-    while search.instance.operators and fruitless < FRUITLESS and not run.should_stop():
-        changed = rng.random(len(seconds)) < rng.random()
-        trial = seconds * np.exp(SPREAD * changed * rng.standard_normal(len(seconds)))
-        try:
-            plan = insertion(search.instance, arrays, order_by(upward_rank(arrays, trial), first))
-        except NoPlanError:
-            break
-        fruitless += 1
-        if plan.makespan < best:
-            seconds, best, fruitless = trial, plan.makespan, 0
-            report(search.instance, arrays, plan, run)
-    return ended(problem, run)

@@ -14,11 +14,10 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, order_of_graph, reversed_net
 from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.plans import Plan
-from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
 
 

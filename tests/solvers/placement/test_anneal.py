@@ -13,10 +13,9 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.annealing import NEARBY, anneal
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, order_for
 from opweave.solvers.placement.moves import CONNECTED, DRAWS, STRETCH, counted_plan, gather, net_of
 from opweave.solvers.placement.plans import fits, plan_of
-from opweave.solvers.placement.ranks import order_for
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 

@@ -8,15 +8,20 @@ import pytest
 import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, order_of_graph
+from opweave.solvers.placement.bounds.area import (
+    Memory,
+    best_area,
+    energetic,
+    energetic_at_best_prices,
+    memory_of,
+    quick_area,
+)
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
-from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices
 from opweave.solvers.placement.bounds.window_program import branches_of
 from opweave.solvers.placement.bounds.windows import cut_vertices, modules
 from opweave.solvers.placement.decompose import raising, solve_prices
-from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement

@@ -11,7 +11,6 @@ from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.chain_bound import EXACT, milestones_of
 from opweave.solvers.placement.decompose import raising
 from opweave.solvers.placement.module_intervals import (
-    available,
     hint_of,
     list_plan,
     net_intervals,
@@ -26,10 +25,7 @@ from tests.formulations.placement.instances import random_placement
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import MODELS, layered_problem, small_problem
 
-needs_engine = pytest.mark.skipif(not available(), reason="CP-SAT is not installed")
 
-
-@needs_engine
 @pytest.mark.parametrize("seed", range(9))
 def test_it_finds_and_proves_the_optimum(seed: int) -> None:
     problem = small_problem(seed, most_operators=6)
@@ -61,7 +57,6 @@ def test_the_first_plan_obeys_the_model(seed: int) -> None:
     assert hint[model.length] * model.tick == pytest.approx(plan.makespan, rel=1e-6)
 
 
-@needs_engine
 @pytest.mark.parametrize("transfers", MODELS)
 def test_no_plan_is_longer_than_a_list_schedule(transfers: TransferModel) -> None:
     problem = random_placement(45, 3, 4, transfers=transfers)
@@ -74,7 +69,6 @@ def test_no_plan_is_longer_than_a_list_schedule(transfers: TransferModel) -> Non
     assert (found.device >= 0).all()
 
 
-@needs_engine
 def test_nothing_below_the_optimum() -> None:
     problem = layered_problem(2, 3)
     arrays = arrays_of(lower(problem), problem)
@@ -98,7 +92,6 @@ def test_one_device_for_all_is_a_plan() -> None:
     assert shortest_alone(arrays) == pytest.approx(alone)
 
 
-@needs_engine
 def test_as_a_level_it_proves_a_layer() -> None:
     problem = layered_problem(2, 3)
     arrays = arrays_of(lower(problem), problem)

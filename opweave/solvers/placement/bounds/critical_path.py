@@ -35,8 +35,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import PlacementArrays, reversed_net
-from opweave.solvers.placement.ranks import order_of_graph
+from opweave.solvers.placement.arrays import PlacementArrays, order_of_graph, reversed_net
 
 HALVINGS = 12
 """Bisections of a head. The refuted end is kept, so that fewer give a lower head, never a false one."""

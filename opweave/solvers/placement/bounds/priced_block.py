@@ -5,8 +5,8 @@ values at earlier prices p, a window costs at least value(p) + sum over its oper
 bytes at prices q. A plan of the window is a ceiling at any prices.
 
 The stages of a window are its linear program, its integer program, and costs that constraint programming refutes
-(:mod:`.priced_child`), where it is available. Annealing finds a good plan
-of most windows within milliseconds. A window whose bound is close to the cost of a plan is not raised further.
+(:mod:`~opweave.solvers.placement.module_intervals`). Annealing finds a good plan of most windows within milliseconds.
+A window whose bound is close to the cost of a plan is not raised further.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.linear import minimise, proved_value, sum_below
 from opweave.solvers.placement.annealing import anneal
-from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
+from opweave.solvers.placement.arrays import PlacementArrays, order_for, order_of_graph, with_arcs
 from opweave.solvers.placement.bounds.area import PRODUCTS
 from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_INTEGER, TIGHT, Block
-from opweave.solvers.placement.bounds.priced_child import PricedWindow
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
-from opweave.solvers.placement.module_intervals import available
+from opweave.solvers.placement.module_intervals import PricedWindow
 from opweave.solvers.placement.moves import DRAWS, counted_plan
 from opweave.solvers.placement.plans import plan_of
-from opweave.solvers.placement.ranks import order_for, order_of_graph
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
 
@@ -45,8 +43,7 @@ HEAT, CHUNKS = 0.02, 2
 """First temperature of annealing a window, as a share of its cost, and the number of chunks."""
 
 RELAXED, INTEGER, REFUTED = 1, 2, 3
-"""Stages of a window's value: linear program, integer program, and refuted costs, where constraint programming is
-available."""
+"""Stages of a window's value: linear program, integer program, and refuted costs."""
 
 LONGEST = {RELAXED: 3.0, INTEGER: 1.0}
 """Most seconds of a stage for one window."""
@@ -171,8 +168,8 @@ class PricedBlock:
         return stage if self.possible_gain(a, b) > close * abs(value) else None
 
     def _is_refuted(self) -> bool:
-        """Whether costs of the window are refuted (:mod:`.priced_child`) in the end."""
-        return len(self.block.window.inner) <= LARGEST_EXACT and available()
+        """Whether costs of the window are refuted in the end."""
+        return len(self.block.window.inner) <= LARGEST_EXACT
 
     def is_searched(self) -> bool:
         """Whether plans of the window say what its bound may become: it is not too large for that."""

@@ -37,10 +37,10 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
 from opweave.solvers.placement.bounds.priced_block import REFUTED, RELAXED, STEP, PricedBlock
-from opweave.solvers.placement.bounds.priced_child import PricedWork, Raised, equal_before
+from opweave.solvers.placement.module_intervals import PricedWork, Raised, equal_before
 from opweave.solvers.rounding import SUMMATION
 
-CHILD = "opweave.solvers.placement.bounds.priced_child:raise_windows"
+CHILD = "opweave.solvers.placement.module_intervals:raise_windows"
 
 WORK = 0.4
 """Most work of a try to refute a cost, in CP-SAT's measure, which is about a second."""
