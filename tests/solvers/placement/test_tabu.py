@@ -12,7 +12,7 @@ from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.moves import counted_plan
 from opweave.solvers.placement.plans import fits, plan_of
-from opweave.solvers.placement.tabu import DRAWS, reinsert_many, sides_of
+from opweave.solvers.placement.tabu import DRAWS, reinsert_many, trial_of
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
@@ -63,7 +63,7 @@ def test_every_schedule_on_the_way_is_a_plan(seed: int) -> None:
     order, device = plan.order.copy(), plan.device.copy()
     for kicks in (0, 20, 0):
         length = reinsert_many.py_func(
-            *sides_of(arrays), plan, tabu, moved, rng.random((20, DRAWS)), kicks, np.inf, order, device
+            trial_of(arrays, plan), tabu, moved, rng.random((20, DRAWS)), kicks, np.inf, order, device
         )
         assert sorted(plan.order.tolist()) == list(range(len(plan.order)))
         assert fits(search.arrays, device)
