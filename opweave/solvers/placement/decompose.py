@@ -67,10 +67,6 @@ TRIES = (
 )
 """Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
-MISSES = 3
-"""When so many more brief searches leave modules of one size open than settle them, linear programs come first for
-modules of that size and larger."""
-
 LONGEST_PROGRAM, LONGEST_EXACT = 2.0, 10.0
 """Seconds that the program of a window may take, and those of constraint programming."""
 
@@ -173,8 +169,6 @@ class Decomposition:
         self.arrays, self.chain = chained.arrays, chained.chain
         self.best = Best(run)
         self.lengths: dict[Module, Lengths] = {}
-        self._misses: Counter[int] = Counter()
-        self._searched = LARGEST_SEARCHED
         self._known: Schedule | None = None
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
             if module not in self.lengths:
@@ -279,22 +273,16 @@ class Decomposition:
     def _search_briefly(self) -> None:
         """Search all small modules on the shortest path, then those on the next path, and so on.
 
-        That settles them in less time than linear programs would take to bound them. Modules of a size that stays open
-        too often are no longer searched.
+        That settles them in less time than linear programs would take to bound them.
         """
         self.run.enter("modules")
         new = True
         while new and not self.run.should_stop():
             new = False
             for way in sorted(self._ways(), key=lambda way: len(way[0].window.inner)):
-                size = len(way[0].window.inner)
-                if size > self._searched or way[0].tries[way[1:]] or self.run.should_stop():
-                    continue
-                new = True
-                self._try(*way)
-                self._misses[size] += 1 if way[0].tries[way[1:]] < NO_MORE else -1
-                if self._misses[size] >= MISSES:
-                    self._searched = size - 1
+                if not way[0].tries[way[1:]] and not self.run.should_stop():
+                    new = True
+                    self._try(*way)
             self.report()
 
     def step(self) -> bool:
