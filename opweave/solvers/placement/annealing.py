@@ -34,11 +34,9 @@ from opweave.solvers.placement.moves import (
     take_back,
 )
 
-DECIDING = 0.5
-"""Share of moves that begin with an operator on a critical path."""
-
-BLOCK, NEARBY = 128, 128
-"""Moves of a block, which share the critical paths, and the number of positions among which they begin."""
+DECIDING, BLOCK, NEARBY = 0.5, 128, 128
+"""Share of moves that begin with an operator on a critical path; moves of a block, which share the critical paths; and
+the number of positions among which they begin."""
 
 ROUNDED = 1.0 + 1e-12
 """Moves that change nothing are accepted although an end plus the least time left may be larger by rounding."""
@@ -51,6 +49,13 @@ def length_of(kept: Kept) -> float:
     for k in range(free.shape[1] // 3):
         longest = max(longest, free[len(free) - 1, k])
     return float(longest)
+
+
+@helper
+def keep(plan: CountedPlan, best_order: IntArray, best_device: IntArray) -> None:
+    """Write a plan."""
+    for i in range(len(best_order)):
+        best_order[i], best_device[i] = plan.order[i], plan.device[i]
 
 
 @helper
@@ -80,7 +85,13 @@ def accept(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int) -> No
     """Time the operators that an accepted move concerns, and note what may be wrong from now on."""
     marks = kept.marks
     known, beyond = marks[AHEAD], marks[AHEAD_REACH]
-    forget(net, plan, kept.copy, first, last)
+    for at in range(first, last + 1 if net.model == PORT_TENSOR else 0):  # forget what sends tensors to these
+        for i in range(net.ins[plan.order[at]], net.ins[plan.order[at] + 1]):
+            t = net.flows[net.ins[i], TENSOR]
+            for b in range(kept.copy.shape[1]):
+                f = kept.copy[t, b]
+                if f >= 0 and first <= plan.position[net.flows[f, TARGET]] <= last:
+                    kept.copy[t, b] = -1
     marks[AHEAD], marks[AHEAD_REACH] = first, last if known > last else max(last, beyond)
     look_ahead(net, plan, kept, last)
     if last < known < len(plan.order):
@@ -93,23 +104,21 @@ def anneal_moves(
     net: Net,
     plan: CountedPlan,
     kept: Kept,
+    space: IntMatrix,
     draws: FloatMatrix,
     heat: FloatArray,
     best_order: IntArray,
     best_device: IntArray,
 ) -> tuple[float, float]:
-    """See :func:`anneal`."""
+    """See :func:`anneal`; ``space`` holds -1. Shape (4, operators + those that change places with them)."""
     count, marks = len(plan.order), kept.marks
-    group, old, taken = np.empty(2 * count + 1, np.int64), np.empty(2 * count + 1, np.int64), np.full(count, -1)
-    near, held, begin = np.empty(count, np.int64), 0, 0
+    group, old, taken, near = space[0], space[1], space[2], space[3]
+    held, begin = 0, 0
     look_ahead(net, plan, kept, count - 1)
     current = length_of(kept)
-    best, better = current, True
+    best = current
+    keep(plan, best_order, best_device)
     for row in range(len(draws)):
-        if better:
-            better = False
-            for i in range(count):
-                best_order[i], best_device[i] = plan.order[i], plan.device[i]
         if row % BLOCK == 0:
             look_ahead(net, plan, kept, count - 1)
             current = length_of(kept)
@@ -144,10 +153,8 @@ def anneal_moves(
             look_ahead(net, plan, kept, count - 1)
         current = length_of(kept) if marks[AHEAD] == count else value
         if marks[AHEAD] == count and current < best:
-            best, better = current, True
-    if better:
-        for i in range(count):
-            best_order[i], best_device[i] = plan.order[i], plan.device[i]
+            best = current
+            keep(plan, best_order, best_device)
     look_ahead(net, plan, kept, count - 1)
     return best, length_of(kept)
 
@@ -165,7 +172,8 @@ def anneal(
     Changes ``plan``; writes the best plan to ``best_order`` and ``best_device``. Returns the makespan of the best plan
     and that of the last.
     """
-    return anneal_moves(net_of(arrays), plan, nothing_kept(arrays), draws, heat, best_order, best_device)
+    space = np.full((4, 2 * len(arrays.seconds) + 1), -1)
+    return anneal_moves(net_of(arrays), plan, nothing_kept(arrays), space, draws, heat, best_order, best_device)
 
 
 AHEAD, AHEAD_REACH, BACK, BACK_REACH = 0, 1, 2, 3
@@ -183,11 +191,9 @@ class Kept(NamedTuple):
     free
         When every device, send port and receive port is free before each position. Shape (operators + 1, 3 devices).
     copy
-        Under ``one_port_tensor``: the flow with which every tensor is sent to each device, -1 for none. Shape (tensors,
-        devices); one row otherwise.
+        For ``one_port_tensor``: the flow that sends every tensor to each device, -1 for none. Shape (tensors, devices).
     left, flow_left, free_left
-        Longest paths to the end of the plan: from the start of every operator, and of every flow that is sent (0 for
-        others), and from where every device and port is free before each position.
+        Longest paths to the end: from the start of operators and flows (0 if not sent), and from ``free``.
     trial, brought, sent, now
         Space for a move that is tried: ends, arrivals of copies, the moves that sent them, devices and ports.
     marks
@@ -300,20 +306,6 @@ def time_between(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int,
     for i in range(3 * devices):
         longest = max(longest, now[i] + kept.free_left[last + 1, i])
     return float(longest)
-
-
-@helper
-def forget(net: Net, plan: CountedPlan, copy: IntMatrix, first: int, last: int) -> None:
-    """Forget which flows send tensors to devices for the operators at some positions."""
-    ins, flows = net.ins, net.flows
-    order, position = plan.order, plan.position
-    for at in range(first, last + 1 if net.model == PORT_TENSOR else 0):
-        for i in range(ins[order[at]], ins[order[at] + 1]):
-            t = flows[ins[i], TENSOR]
-            for b in range(copy.shape[1]):
-                f = copy[t, b]
-                if f >= 0 and first <= position[flows[f, TARGET]] <= last:
-                    copy[t, b] = -1
 
 
 @helper

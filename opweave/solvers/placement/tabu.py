@@ -13,22 +13,15 @@ Journal of Scheduling 3(1), 2000; with transfers, memory and any precedences her
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.placement.spec import Placement
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import PlacementArrays, durations, reversed_net
-from opweave.solvers.placement.local import LocalSearch, search_from_best
-from opweave.solvers.placement.moves import SIZE, SOURCE, CountedPlan, Net, counted_plan, net_of, overfull, settle
-from opweave.solvers.placement.plans import ended
-from opweave.solvers.registry import named_solver, rounds_asked
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.placement.moves import SIZE, SOURCE, CountedPlan, Net, net_of, overfull, settle
 
 DRAWS = 4
 """Random numbers drawn for each move."""
@@ -72,7 +65,8 @@ class Trial(NamedTuple):
     """A plan that moves change, on a problem and on the same with time reversed, and the best place of an operator.
 
     ``lengths`` are the makespan there, the longest path through the operator and the last number of a random sequence;
-    ``place`` is the operator, its device, and the operator before it on the device, -1 for none.
+    ``place`` is the operator, its device, and the operator before it on the device, -1 for none; ``longest`` is the
+    length of every beginning of the order, and the rows of ``space`` are what a move works on.
     """
 
     front: Net
@@ -81,6 +75,8 @@ class Trial(NamedTuple):
     paths: Paths
     lengths: FloatArray
     place: IntArray
+    longest: FloatArray
+    space: IntMatrix
 
 
 @loop
@@ -102,13 +98,12 @@ def reinsert_many(
     plan, paths, place, lengths = trial.plan, trial.paths, trial.place, trial.lengths
     seconds = trial.front.seconds
     count, devices = seconds.shape
-    longest, fill, path = np.zeros(count + 1), np.empty(devices, dtype=np.int64), np.empty(count, dtype=np.int64)
-    waiting, order = path.copy(), path.copy()
+    path, longest = trial.space[0], trial.longest
     best = least
     effort = 1 + (count + len(trial.front.before) + len(trial.front.flows)) // 2
     for move in range(len(draws)):
-        _link(plan, paths, fill)
-        makespan = _time(trial, longest)
+        _link(trial)
+        makespan = _time(trial)
         if makespan < best * (1.0 - CLOSE):
             best = makespan
             for i in range(count):
@@ -138,7 +133,7 @@ def reinsert_many(
         if found < 0:
             continue
         a = plan.device[found]
-        if _carried_out(trial, waiting, order):
+        if _carried_out(trial):
             tabu[found, a] = now + TENURE + int(draws[move, 2] * (length + TENURE))
         else:
             tabu[found, goes] = now + TENURE
@@ -146,9 +141,10 @@ def reinsert_many(
 
 
 @helper
-def _link(plan: CountedPlan, paths: Paths, fill: IntArray) -> None:
+def _link(trial: Trial) -> None:
     """Write the rows of operators by device, and the neighbours of every operator in its row."""
-    count, devices = len(plan.order), len(fill)
+    plan, paths, fill = trial.plan, trial.paths, trial.space[0]
+    count, devices = trial.front.seconds.shape
     for k in range(devices + 1):
         paths.row_start[k] = 0
     for v in range(count):
@@ -168,8 +164,8 @@ def _link(plan: CountedPlan, paths: Paths, fill: IntArray) -> None:
 
 
 @helper
-def _time(trial: Trial, longest: FloatArray) -> float:
-    """Fill the longest paths; ``longest`` gets the length of every beginning of the order. Returns the makespan."""
+def _time(trial: Trial) -> float:
+    """Fill the longest paths; return the makespan."""
     plan, paths, seconds = trial.plan, trial.paths, trial.front.seconds
     count, makespan = len(plan.order), 0.0
     for i in range(count):
@@ -177,7 +173,7 @@ def _time(trial: Trial, longest: FloatArray) -> float:
         k = plan.device[v]
         paths.end[v] = _ready(trial.front, plan.device, paths.end, v, k, paths.last_before[v]) + seconds[v, k]
         makespan = max(makespan, paths.end[v])
-        longest[i + 1] = makespan
+        trial.longest[i + 1] = makespan
     for i in range(count - 1, -1, -1):
         v = plan.order[i]
         k = plan.device[v]
@@ -263,20 +259,20 @@ def _judge(trial: Trial, v: int, k: int, rest: float, most: float, kicked: bool)
 
 
 @helper
-def _carried_out(trial: Trial, waiting: IntArray, order: IntArray) -> bool:
+def _carried_out(trial: Trial) -> bool:
     """Move an operator to its place; if the devices' orders then form a cycle, change nothing and return False."""
     plan, paths, place = trial.plan, trial.paths, trial.place
     v = place[0]
     a, was = plan.device[v], paths.last_before[v]
     _move(paths, v, place[1], place[2])
     settle(plan.room, plan.device, v, place[1])
-    if not _sorted(trial, waiting, order):
+    if not _sorted(trial):
         _move(paths, v, a, was)
         settle(plan.room, plan.device, v, a)
         return False
-    for i in range(len(order)):
-        plan.order[i] = order[i]
-        plan.position[order[i]] = i
+    for i in range(len(plan.order)):
+        v = trial.space[0, i]
+        plan.order[i], plan.position[v] = v, i
     return True
 
 
@@ -320,10 +316,10 @@ def _move(paths: Paths, v: int, k: int, before: int) -> None:
 
 
 @helper
-def _sorted(trial: Trial, waiting: IntArray, order: IntArray) -> bool:
-    """Fill ``order`` so that predecessors, also those on the device, come first; False if they form a cycle."""
+def _sorted(trial: Trial) -> bool:
+    """Write an order in which predecessors, also those on the device, come first; False if they form a cycle."""
     before, after, paths = trial.front.before, trial.front.after, trial.paths
-    count, top, at = len(order), 0, 0
+    order, waiting, count, top, at = trial.space[0], trial.space[1], len(trial.plan.order), 0, 0
     for v in range(count):
         waiting[v] = before[v + 1] - before[v] + (1 if paths.last_before[v] >= 0 else 0)
         if waiting[v] == 0:
@@ -342,18 +338,6 @@ def _sorted(trial: Trial, waiting: IntArray, order: IntArray) -> bool:
     return top == count
 
 
-MOVES = 50
-"""Moves in one call of the loop."""
-
-UNTIMED_ROUNDS = 8
-
-KICKS = 12
-"""Moves at random from the best plan with which a round begins, from the second round on."""
-
-FIRST_PATIENCE, PATIENCE = 500, 3_000
-"""Moves without a better plan after which a round ends: the first one, or a later one, which grow longer."""
-
-
 def trial_of(arrays: PlacementArrays, plan: CountedPlan) -> Trial:
     """A plan to move operators of, without flows that take no time between any two devices, as precedence stays."""
     timed = np.flatnonzero((durations(arrays) > 0.0).any(axis=(1, 2)))
@@ -366,43 +350,6 @@ def trial_of(arrays: PlacementArrays, plan: CountedPlan) -> Trial:
     numbers = np.zeros((3, count), dtype=np.int64)
     paths = Paths(*np.zeros((4, count)), numbers[0], numbers[1], np.zeros(devices + 1, dtype=np.int64), numbers[2])
     net, reverse = net_of(fewer), net_of(reversed_net(fewer))
-    return Trial(net, reverse, plan, paths, np.empty(3), np.empty(3, dtype=np.int64))
-
-
-def _round(search: LocalSearch, number: int) -> None:
-    """Move operators, from the best plan, until too many moves in a row brought no better plan of the round."""
-    search.catch_up()
-    plan = counted_plan(search.arrays, search.order, search.device, search.instance.cluster)
-    trial = trial_of(search.arrays, plan)
-    tabu, moved = np.zeros(search.arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    rng, best, idle = np.random.default_rng((search.run.seed, number)), math.inf, 0
-    patience = PATIENCE * (1 + number // 8) if number else FIRST_PATIENCE
-    while idle < patience and not search.run.should_stop():
-        kicks = max(0, KICKS - int(moved[0])) if number else 0
-        order, device = plan.order.copy(), plan.device.copy()
-        length = reinsert_many(trial, tabu, moved, rng.random((MOVES, DRAWS)), kicks, best, order, device)
-        idle += MOVES
-        if length < best:
-            best, idle = length, 0
-            search.consider(order, device)
-
-
-@named_solver(
-    Placement,
-    "tabu",
-    "tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
-    supports=SUPPORTS,
-    options={"rounds": "number of rounds; 0 for as many as the time allows"},
-)
-def solve_tabu(problem: Placement, run: Run) -> Outcome:
-    """Tabu search from the best plan known, or from the list schedulers' plans; solver "tabu".
-
-    Ports do not count while it moves operators, but its plans are timed with them.
-    """
-    search = search_from_best(problem, run)
-    rounds, number = rounds_asked(run, "rounds", UNTIMED_ROUNDS), 0
-    run.enter("reinsertion")
-    while math.isfinite(search.makespan) and search.instance.operators and number != rounds and not run.should_stop():
-        _round(search, number)
-        number += 1
-    return ended(problem, run)
+    space = np.zeros((2, max(count, devices)), dtype=np.int64)
+    place = np.zeros(3, dtype=np.int64)
+    return Trial(net, reverse, plan, paths, np.zeros(3), place, np.zeros(count + 1), space)

@@ -29,9 +29,8 @@ from opweave.solvers.placement.blocking.search import solve_calls
 from opweave.solvers.placement.bounds.area import quick_bounds
 from opweave.solvers.placement.cooling import solve_local
 from opweave.solvers.placement.decompose import Chained, solve_decompose, solve_prices
-from opweave.solvers.placement.local import empty_search, list_plans
+from opweave.solvers.placement.local import empty_search, list_plans, solve_tabu
 from opweave.solvers.placement.plans import ended, fits, plan_of, solution_of
-from opweave.solvers.placement.tabu import solve_tabu
 from opweave.solvers.registry import Feature, find_solver, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
