@@ -36,7 +36,6 @@ from opweave.solvers.placement.arrays import (
     order_of_graph,
     upward_rank,
 )
-from opweave.solvers.placement.blocking.search import carry_out_in_one_place
 from opweave.solvers.placement.plans import Plan, fits, memory_used, plan_of, report, shortage, solution_of
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
@@ -141,9 +140,6 @@ RULES: dict[str, tuple[Rule, str]] = {
 
 def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
     """Build a rule's plan and report it."""
-    if problem.reading is not None:
-        carry_out_in_one_place(problem, run)
-        return
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
     report(instance, arrays, rule(instance, arrays), run)
@@ -166,15 +162,7 @@ def best_list_schedule(problem: Placement) -> Schedule | None:
 
 
 for _name, (_rule, _about) in RULES.items():
-    register_rule(
-        Placement,
-        _name,
-        partial(carry_out, _rule),
-        _about,
-        supports=SUPPORTS,
-        baseline=True,
-        readings=(None, "transfers='blocking'") if _rule is one_device else (None,),
-    )
+    register_rule(Placement, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=True)
 
 
 class Room(NamedTuple):

@@ -13,19 +13,13 @@ from functools import partial
 
 import numpy as np
 
-from opweave.formulations.placement import programs  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.errors import OpweaveError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.arguments import check_abilities
 from opweave.solvers.auto import register_auto
-from opweave.solvers.engines.engine import run_engine
-from opweave.solvers.engines.known import CpSat, Highs
-from opweave.solvers.language.layers import solve_layers
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.blocking.search import solve_calls
 from opweave.solvers.placement.bounds.area import quick_bounds
 from opweave.solvers.placement.cooling import solve_local
 from opweave.solvers.placement.decompose import Chained, solve_decompose, solve_prices
@@ -34,7 +28,7 @@ from opweave.solvers.placement.plans import ended, fits, plan_of, solution_of
 from opweave.solvers.registry import Feature, find_solver, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.workers import Steps, Worker
+from opweave.solvers.workers import Steps, Worker, by_name
 
 MOST_GRAINS = 10_000_000
 """Most common measures of all times in a schedule for which bounds are rounded up to one."""
@@ -71,14 +65,13 @@ def solve_quick_bounds(problem: Placement, run: Run) -> Outcome:
 def workers(problem: Placement, run: Run) -> list[Worker]:
     """Baselines and quick bounds, exact methods for special cases, searches, bounds, and engines on the whole."""
     del run
-    engines = [engine for engine in (CpSat(), Highs()) if engine.missing() is None]
     if problem.reading is not None:
-        return [Steps("calls", solve_calls, problem)]
+        return [*by_name(problem, "calls")]
     chained = Chained(problem)
     steps = [
         Steps("baselines", solve_baselines, problem),
         Steps("quick bounds", solve_quick_bounds, problem),
-        Steps("layers", solve_layers, problem),
+        *by_name(problem, "layers"),
         Steps("stages", solve_staged, problem),
         Steps("local", solve_local, problem),
         Steps("prices", partial(solve_prices, chained=chained), problem),
@@ -87,7 +80,7 @@ def workers(problem: Placement, run: Run) -> list[Worker]:
     if problem.transfers == "delay":
         steps.append(Steps("tabu", solve_tabu, problem))
     if len(problem.graph.operators) <= MOST_PROGRAMMED:
-        steps += [Steps(each.name, partial(run_engine, engine=each), problem) for each in engines[:1]]
+        steps += by_name(problem, "cp-sat")
     return [*steps]
 
 
@@ -115,7 +108,8 @@ def solve_staged(problem: Placement, run: Run) -> Outcome:
     try:
         pipeline = pipeline_of(problem)
         solver = find_solver(pipeline, "auto")
-        check_abilities(pipeline, solver, scout)
+        if solver.beyond(pipeline):
+            return Outcome(run.termination(), reason="a pipeline cannot honour all constraints")
         solver.run(pipeline, scout)
     except OpweaveError as error:
         return Outcome(run.termination(), reason=f"as a pipeline: {error}")
