@@ -73,15 +73,6 @@ def test_every_schedule_on_the_way_is_a_plan(seed: int) -> None:
     assert moved[0] == 60
 
 
-def test_plans_with_ports_are_timed_with_them() -> None:
-    problem = small_problem(1, most_operators=5)
-    assert problem.transfers != "delay"
-    result = ow.solve(problem, solver="tabu", time_limit=0.5)
-    optimum, _ = best_placement(problem)
-    assert result.verified
-    assert result.objective == pytest.approx(optimum, rel=0.2)
-
-
 def test_whole_times_round_bounds_up_unless_a_rule_may_add_times() -> None:
     shop = read_job_shop("3 2\n1 2 1 3 2 3\n1 2 1 3 2 3\n1 2 1 3 2 3")
     run = Run()
