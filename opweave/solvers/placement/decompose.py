@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -32,7 +32,6 @@ from opweave.solvers.placement.baselines import best_list_schedule
 from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_bounds
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
-    INTEGER,
     RELAXED,
     Milestones,
     Module,
@@ -51,7 +50,7 @@ from opweave.solvers.run import Outcome, Run
 
 
 class Try(NamedTuple):
-    """One way to work on a module: a search limited in nodes, or a program or interval model limited in seconds."""
+    """One way to work on a module: a search limited in nodes, or an interval model limited in seconds."""
 
     way: str
     effort: float
@@ -61,7 +60,6 @@ class Try(NamedTuple):
 TRIES = (
     Try("search", 5_000, 0.03),
     Try("search", 30_000, 0.2),
-    Try("program", 1.5, 0.3),
     Try("intervals", 5.0, 2.5),
     Try("intervals", 20.0, 15.0),
 )
@@ -70,13 +68,8 @@ TRIES = (
 LONGEST_PROGRAM, LONGEST_EXACT = 2.0, 10.0
 """Seconds that the program of a window may take, and those of constraint programming."""
 
-PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
-
 UNTIMED_SECONDS = 60.0
 """Most seconds of one step of the search for prices of memory when there is no time limit."""
-
-LEVELS = (RELAXED, INTEGER, EXACT)
-"""Levels of the windows' bounds, in order."""
 
 LARGEST_SEARCHED = 40
 """Most operators of a module that is searched."""
@@ -255,20 +248,18 @@ class Decomposition:
         """Do everything that is left to try, cheapest first, in pieces."""
         self.run.enter("modules")
         while True:
-            yield from self._raised(LEVELS[:1])
+            yield from self._raised(RELAXED)
             self.learn()
             if not self.step():
                 break
             self.report()
             yield
-        yield from self._raised(LEVELS[1:])
+        yield from self._raised(EXACT)
 
-    def _raised(self, levels: Sequence[int]) -> Iterator[None]:
-        """Raise the windows of the chain to some levels, in turn."""
-        for level in levels:
-            for _ in raising(self.chain, level, self.run, self.best.report):
-                yield
-            self.report()
+    def _raised(self, level: int) -> Iterator[None]:
+        """Raise the windows of the chain to a level."""
+        yield from raising(self.chain, level, self.run, self.best.report)
+        self.report()
 
     def _search_briefly(self) -> None:
         """Search all small modules on the shortest path, then those on the next path, and so on.
@@ -310,9 +301,6 @@ class Decomposition:
         number, left = int(lengths.tries[a, b]), self.run.remaining()
         now = TRIES[number]
         lengths.tries[a, b] += 1
-        if now.way == "program":
-            self._lift(lengths.module, a, b, now.effort if left is None else min(left, now.effort))
-            return
         low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
         arrays = lengths.window.fixed(a, b)
         if now.way == "search":
@@ -321,12 +309,6 @@ class Decomposition:
             seconds = now.effort if left is None else min(left, now.effort)
             found = solve_intervals(arrays, high, low, seconds, self.run)
         lengths.learn(a, b, min(high, found.makespan) if found.proved else found.bound, found)
-
-    def _lift(self, module: Module, a: int, b: int, seconds: float) -> None:
-        """Raise the bounds of the blocks on a module's shortest path by their integer programs."""
-        for block, first, second in module.path(a, b):
-            if block.open(first, second, INTEGER):
-                block.lift(first, second, INTEGER, seconds)
 
 
 @named_solver(
@@ -381,7 +363,7 @@ def seconds_left(run: Run, most: float) -> float:
 
 def raising(chain: Milestones, level: int, run: Run, report: Callable[[float, str], None]) -> Iterator[None]:
     """Raise the windows on the shortest path to a level, one after the other, until none is left or time is up."""
-    run.enter(f"milestones: {PROGRAMS[level]} programs")
+    run.enter(f"milestones: {'linear' if level == RELAXED else 'constraint'} programs")
     while pairs := chain.open_pairs(level):
         for block, a, b in pairs:
             if run.should_stop():

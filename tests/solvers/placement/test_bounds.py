@@ -17,7 +17,7 @@ from opweave.solvers.placement.bounds.area import (
     memory_of,
     quick_area,
 )
-from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
+from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.decompose import raising, solve_prices
 from opweave.solvers.rounding import Best
@@ -44,11 +44,9 @@ def _all_bounds(problem: Placement) -> dict[str, float]:
         "area": best_area(arrays.seconds, np.zeros(len(instance.devices)), memory_of(instance)).value,
         "first": chain.value(),
     }
-    for name, level in (("relaxed", RELAXED), ("integer", INTEGER)):
-        for _ in raising(chain, level, run, best.report):
-            pass
-        found[name] = chain.value()
-    return found
+    for _ in raising(chain, RELAXED, run, best.report):
+        pass
+    return found | {"relaxed": chain.value()}
 
 
 def _priced(problem: Placement) -> float:

@@ -18,7 +18,6 @@ from opweave.solvers.placement.bounds.window_program import (
     Builder,
     WindowProgram,
     branches_of,
-    integer_bound,
     relaxed_bound,
     serial_length,
 )
@@ -34,12 +33,11 @@ from opweave.solvers.placement.module_intervals import shortest_alone, solve_int
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.run import Run
 
-FIRST, RELAXED, INTEGER, EXACT = 0, 1, 2, 3
-"""Levels of a window's bound: critical path and energetic; linear program; integer program; constraint programming."""
+FIRST, RELAXED, EXACT = 0, 1, 2
+"""Levels of a window's bound: critical path and energetic; linear program; constraint programming."""
 
-LARGEST_RELAXED = 400
-LARGEST_INTEGER = 120
-"""Most operators of a window for the linear and the integer program, equal branches counted once."""
+LARGEST_RELAXED, LARGEST_PRICED = 400, 120
+"""Most operators of a window for its linear program, without and with a price of memory; equal branches count once."""
 
 LARGEST_EXACT = 130
 """Most operators of a window for constraint programming."""
@@ -75,10 +73,7 @@ class Block:
     def open(self, a: int, b: int, level: int) -> bool:
         """Whether the pair could still be raised to a level."""
         inner = len(self.window.inner)
-        if level == EXACT:
-            sized = inner <= LARGEST_EXACT
-        else:
-            sized = self.size <= (LARGEST_RELAXED if level == RELAXED else LARGEST_INTEGER)
+        sized = inner <= LARGEST_EXACT if level == EXACT else self.size <= LARGEST_RELAXED
         return inner > 0 and sized and self.levels[a, b] < level and bool(np.isfinite(self.values[a, b]))
 
     def lift(self, a: int, b: int, level: int, time_limit: float, run: Run | None = None) -> None:
@@ -100,9 +95,7 @@ class Block:
         program = self.program(a, b, ceiling)
         if program is None:
             return ceiling
-        if level == RELAXED:
-            return relaxed_bound(program, time_limit)
-        return integer_bound(program, time_limit)[0]
+        return relaxed_bound(program, time_limit)
 
     def ceiling(self, a: int, b: int) -> float:
         """Length of some plan of the window, in seconds, if there is a plan."""
@@ -285,7 +278,7 @@ def _module(window: Window, blocks: dict[bytes, Block], sizes: Sequence[int]) ->
     inner, parts = _refined(window, small)
     if large and large[0].work > FAR_MORE * small.work:
         other, wide = _refined(window, large[0])
-        if all(int(branches_of(part).kept.sum()) <= LARGEST_INTEGER for part in wide):
+        if all(int(branches_of(part).kept.sum()) <= LARGEST_PRICED for part in wide):
             inner, parts = other, wide
     own = [part.operators for part in parts] if len(inner) else [np.arange(len(window.operators))]
     chosen = []

@@ -25,7 +25,7 @@ from opweave.solvers.linear import minimise, proved_value, sum_below
 from opweave.solvers.placement.annealing import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, order_for, order_of_graph, with_arcs
 from opweave.solvers.placement.bounds.area import PRODUCTS
-from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_INTEGER, TIGHT, Block
+from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_PRICED, TIGHT, Block
 from opweave.solvers.placement.bounds.window_program import Builder
 from opweave.solvers.placement.module_intervals import PricedWindow
 from opweave.solvers.placement.moves import DRAWS, counted_plan
@@ -167,7 +167,7 @@ class PricedBlock:
         return 0 < len(self.block.window.inner) <= LARGEST_EXACT and self._is_sized()
 
     def _is_sized(self) -> bool:
-        return self.block.size <= LARGEST_INTEGER
+        return self.block.size <= LARGEST_PRICED
 
     def promised(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Costs by end devices if the known plans are the cheapest, and their bytes. Shapes (K, K) and (K, K, K).
