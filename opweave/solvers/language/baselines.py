@@ -22,11 +22,10 @@ from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance,
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, order_of_graph
 from opweave.solvers.placement.baselines import carry_out as general
 from opweave.solvers.placement.baselines import fill, one_device
 from opweave.solvers.placement.plans import fits, memory_used, plan_of, report, shortage
-from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rules import CarryOut, NoPlanError, register_rule
 from opweave.solvers.run import Run
 

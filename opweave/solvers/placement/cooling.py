@@ -1,32 +1,46 @@
-"""Contracted networks: chains, or trees of light operators, become single operators."""
+"""Slow cooling and windows by constraint programming in turn: the solver "local".
+
+Annealing begins on a contracted network, in which chains are single operators.
+
+Annealing moves one operator, or a few, at a time, and its plans are orders for the list scheduler. What is left to gain
+after a cooling takes several operators on other devices and transfers in another order, all at once:
+:mod:`.window_child` decides such windows of the plan anew.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from time import time
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.formulations.placement.instance import SUPPORTS
+from opweave.problems.arrays import IntArray
+from opweave.problems.errors import EngineError
 from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.placement.spec import Placement, Schedule
+from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.annealing import anneal
-from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
-from opweave.solvers.placement.local import LocalSearch
+from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PlacementArrays, order_of_graph, with_arcs
+from opweave.solvers.placement.local import LocalSearch, Spell, search_from_best
 from opweave.solvers.placement.moves import DRAWS, counted_plan
-from opweave.solvers.placement.plans import fits
-from opweave.solvers.placement.ranks import order_of_graph
-from opweave.solvers.run import Run
+from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
+from opweave.solvers.placement.timed_plan import Times
+from opweave.solvers.placement.window_child import Work
+from opweave.solvers.registry import named_solver
+from opweave.solvers.run import Outcome, Run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contraction:
-    """A problem whose chains, or trees of light operators, are single operators.
+    """A problem whose chains are single operators.
 
     An operator with one successor and that successor, if it has no other predecessor, seldom profit from two devices.
-    As one operator they share a device and run one after the other. The same holds where there are other predecessors,
-    but the operator takes less time than sending its result. Networks shrink by half to five sixths, and a search over
+    As one operator they share a device and run one after the other. Networks shrink by half or more, and a search over
     orders and devices makes as many moves in as much less time.
 
     Attributes
@@ -34,7 +48,7 @@ class Contraction:
     arrays, cluster
         Its arrays, and the group of every chain: chains of one group share a device (Colocate).
     chain
-        The chain or tree of every operator of the whole. Shape (operators,).
+        The chain of every operator of the whole. Shape (operators,).
     members
         The operators of each, first to last.
     """
@@ -63,19 +77,10 @@ def _rows(members: Adjacency, order: IntArray) -> IntArray:
     return np.asarray(first + np.arange(int(length.sum())), dtype=np.int64)
 
 
-def contraction_of(arrays: PlacementArrays, cluster: IntArray, light: float = 0.0) -> Contraction:
-    """Join every operator with its only successor if it is the only predecessor of that, or light.
-
-    Parameters
-    ----------
-    light
-        An operator is light if it takes, with all that is joined to it, less than this share of the time that its
-        largest result takes on the fastest link.
-    """
-    count = len(arrays.seconds)
-    before = np.diff(arrays.before_start)
-    order = order_of_graph(arrays)
-    chain, number = _trees(arrays, order, light * _least_sending(arrays))
+def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
+    """Join every operator with its only successor if it is the only predecessor of that."""
+    count, order = len(arrays.seconds), order_of_graph(arrays)
+    chain, number = _chains(arrays, order)
     rank = np.empty(count, dtype=np.int64)
     rank[order] = np.arange(count)
     items = np.lexsort((rank, chain)).astype(np.int64)
@@ -85,14 +90,14 @@ def contraction_of(arrays: PlacementArrays, cluster: IntArray, light: float = 0.
     np.add.at(seconds, chain, arrays.seconds)
     memory = np.zeros(number, dtype=np.int64)
     np.add.at(memory, chain, arrays.memory)
-    heads = np.repeat(np.arange(count), before)
+    heads = np.repeat(np.arange(count), np.diff(arrays.before_start))
     arcs = chain[heads] != chain[arrays.before]
     pairs = np.unique(chain[heads[arcs]] * number + chain[arrays.before[arcs]])
     small = with_arcs(arrays, Adjacency.from_pairs(number, pairs // number, pairs % number))
     users = np.repeat(chain, np.diff(arrays.parameters_start))
     held = Adjacency.from_pairs(number, users, arrays.parameters)
     flows = np.flatnonzero(chain[arrays.source] != chain[arrays.target])
-    flows = flows[np.argsort(rank[arrays.target[flows]], kind="stable")]  # a tree's inputs are sent as they are read
+    flows = flows[np.argsort(rank[arrays.target[flows]], kind="stable")]  # inputs are sent as they are read
     source, target, each = chain[arrays.source[flows]], chain[arrays.target[flows]], np.arange(len(flows))
     incoming, outgoing = Adjacency.from_pairs(number, target, each), Adjacency.from_pairs(number, source, each)
     smaller = small._replace(
@@ -112,32 +117,17 @@ def contraction_of(arrays: PlacementArrays, cluster: IntArray, light: float = 0.
     return Contraction(smaller, _joined(cluster, chain, number), chain, members)
 
 
-def _trees(arrays: PlacementArrays, order: IntArray, most: FloatArray) -> tuple[IntArray, int]:
-    """The tree of every operator, and their number; an operator that takes less than ``most`` joins its successor."""
+def _chains(arrays: PlacementArrays, order: IntArray) -> tuple[IntArray, int]:
+    """The chain of every operator, and their number."""
     before, after = np.diff(arrays.before_start), np.diff(arrays.after_start)
-    work, joins = arrays.seconds.min(axis=1), np.zeros(len(order), dtype=bool)
-    for u in order.tolist():
-        if after[u] == 1:
-            v = arrays.after[arrays.after_start[u]]
-            joins[u] = before[v] == 1 or work[u] < most[u]
-            work[v] += work[u] if joins[u] else 0.0
-    tree, number = np.full(len(order), -1, dtype=np.int64), 0
+    chain, number = np.full(len(order), -1, dtype=np.int64), 0
     for u in order[::-1].tolist():
-        if joins[u]:
-            tree[u] = tree[arrays.after[arrays.after_start[u]]]
+        v = arrays.after[arrays.after_start[u]] if after[u] == 1 else -1
+        if v >= 0 and before[v] == 1:
+            chain[u] = chain[v]
         else:
-            tree[u], number = number, number + 1
-    return tree, number
-
-
-def _least_sending(arrays: PlacementArrays) -> FloatArray:
-    """Seconds that the largest result of every operator takes on the fastest link; 0 without links."""
-    links = np.isfinite(arrays.latency) & ~np.eye(len(arrays.latency), dtype=bool)
-    size = np.zeros(len(arrays.seconds))
-    np.maximum.at(size, arrays.source, arrays.size)
-    if not links.any():
-        return size * 0.0
-    return np.asarray(arrays.latency[links].min() + size * arrays.per_byte[links].min())
+            chain[u], number = number, number + 1
+    return chain, number
 
 
 def _joined(cluster: IntArray, chain: IntArray, number: int) -> IntArray:
@@ -161,29 +151,8 @@ class Phase(NamedTuple):
     cold: float
 
 
-class Level(NamedTuple):
-    """A phase over a contracted network.
-
-    Attributes
-    ----------
-    light
-        The trees that it joins (:func:`contraction_of`); 0 for chains only.
-    share
-        Its share of the cooling.
-    """
-
-    light: float
-    phase: Phase
-    share: float
-
-
-LEVELS = (
-    Level(1.0, Phase(0.006, 0.001), 0.2),
-    Level(0.25, Phase(0.0025, 0.0007), 0.3),
-    Level(0.0, Phase(0.001, 0.0004), 0.2),
-)
-"""From coarse to fine. On some networks only the largest trees are few enough to find out where whole branches run, and
-on others their parallel branches are already joined, and the smaller ones decide."""
+CHAINS, CHAINS_SHARE = Phase(0.006, 0.0004), 0.6
+"""The first phase, of chains, and its share of the cooling."""
 
 OPERATORS = Phase(0.0006, 0.0001)
 """The last phase, of single operators."""
@@ -197,23 +166,18 @@ def cool_down(search: LocalSearch, seconds: float | None = None, number: int = 0
     search.run.enter("cooling")
     usable = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, search.makespan)
     scale = float(usable.sum(axis=0).min())
-    start, cluster, left = (search.order, search.device), search.instance.cluster, 1.0
-    for stream, level in enumerate((*LEVELS, None)):
-        share = left if level is None else level.share
-        spell, left = _Progress(search.run, share, left, seconds), left - share
-        if level is None:
-            first = (search.order, search.device)
-            for start in _phase(search, search.arrays, cluster, first, OPERATORS, scale, spell, (number, stream)):
-                search.consider(*start)
-            return
-        joined = contraction_of(search.arrays, cluster, level.light)
-        order, device = joined.contracted(*start)
-        able = np.isfinite(joined.arrays.seconds[np.arange(len(device)), device]).all()
-        if able and fits(joined.arrays, device):
-            contracted = (joined.arrays, joined.cluster, (order, device))
-            for found in _phase(search, *contracted, level.phase, scale, spell, (number, stream)):
-                start = joined.expanded(*found)
-                search.consider(*start)
+    cluster = search.instance.cluster
+    joined = contraction_of(search.arrays, cluster)
+    order, device = joined.contracted(search.order, search.device)
+    able = np.isfinite(joined.arrays.seconds[np.arange(len(device)), device]).all()
+    if able and fits(joined.arrays, device):
+        spell = _Progress(search.run, CHAINS_SHARE, 1.0, seconds)
+        contracted = (joined.arrays, joined.cluster, (order, device))
+        for found in _phase(search, *contracted, CHAINS, scale, spell, (number, 0)):
+            search.consider(*joined.expanded(*found))
+    spell, start = _Progress(search.run, 1.0 - CHAINS_SHARE, 1.0 - CHAINS_SHARE, seconds), (search.order, search.device)
+    for found in _phase(search, search.arrays, cluster, start, OPERATORS, scale, spell, (number, 1)):
+        search.consider(*found)
 
 
 class _Progress:
@@ -260,3 +224,128 @@ def _phase(
         if length < best:
             best = length
             yield order, device
+
+
+logger = logging.getLogger(__name__)
+
+CHILD = "opweave.solvers.placement.window_child:improve"
+
+LEAST = 12
+"""Fewest operators for which a child process is worth its start."""
+
+WINDOWS, UNTIMED_WINDOWS = 1_000_000, 100
+"""Most windows, and the same when there is no time limit."""
+
+ELSEWHERE = 0.005
+"""Relative gain of another search's plan for which the windows are those of that plan from then on."""
+
+
+FIRST_SHARE, LONGER = 0.02, 3.0
+"""Seconds of each part of the first round, as a share of the time limit, and how many times longer those of the next
+are. Short rounds show early what this search is worth beside others."""
+
+STARTED = 1.0
+"""Seconds from which windows are worth the start of their child process, which takes most of a second."""
+
+
+@named_solver(
+    Placement,
+    "local",
+    "slow simulated annealing, and windows of the plan by constraint programming, in turn",
+    supports=SUPPORTS,
+)
+def solve_local(problem: Placement, run: Run) -> Outcome:
+    """Rounds of cooling and windows from the best plan, each longer than the last; solver "local".
+
+    The cooling at work when the time is up ends cold.
+    """
+    search = search_from_best(problem, run)
+    if not search.instance.operators:
+        run.proved(0.0, "trivial")
+    seconds = None if run.time_limit is None else FIRST_SHARE * run.time_limit
+    number = 0
+    while math.isfinite(search.makespan) and search.instance.operators and not run.should_stop():
+        search.catch_up()
+        cool_down(search, seconds, number)
+        if seconds is None or seconds >= STARTED:
+            reoptimise(search, Spell(run, seconds))
+        if seconds is None:
+            break
+        number, seconds = number + 1, LONGER * seconds
+    return ended(problem, run)
+
+
+def reoptimise(search: LocalSearch, spell: Spell, least: int = LEAST) -> None:
+    """Improve the best plan window by window for a spell; without a time limit, for a number of windows."""
+    search.run.enter("windows decided anew")
+    known = math.inf
+    while search.instance.operators >= least and not spell.is_over():
+        search.catch_up()
+        plan = _best(search)
+        if plan is None or plan.makespan > known * (1.0 - ELSEWHERE):
+            break
+        known = _in_child(search, plan, spell)
+
+
+def _in_child(search: LocalSearch, plan: Times, spell: Spell) -> float:
+    """Improve a plan until the time is up or another search has a better one; return the length of the best plan."""
+    run, left = search.run, search.run.remaining()
+    known, begun = plan.makespan, False
+
+    def hear(found: Times | None) -> None:
+        nonlocal known, begun
+        begun = True
+        if found is None:
+            return
+        known = found.makespan
+        if fits(search.arrays, found.device):
+            order = order_by_start(search.instance, found.start)
+            better = Plan(order, found.device, found.start, found.begins, found.makespan)
+            run.found(solution_of(search.instance, search.arrays, better), found.makespan)
+
+    def should_stop() -> bool:
+        stop = spell.is_over() if begun else run.over()  # the child starts in one go
+        return stop or spell.left() <= 0.0 or (run.objective is not None and run.objective < known * (1.0 - ELSEWHERE))
+
+    work = Work(
+        search.arrays,
+        search.instance.cluster,
+        contraction_of(search.arrays, search.instance.cluster).chain,
+        plan,
+        run.seed,
+        UNTIMED_WINDOWS if left is None else WINDOWS,
+        math.inf if left is None else time() + left,
+    )
+    try:
+        run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=should_stop, pauses=True)
+    except EngineError as error:  # the plans that were heard before still hold
+        logger.info("windows end early: %s", error)
+    return known
+
+
+def _best(search: LocalSearch) -> Times | None:
+    """The best plan of the search, or of its run if that is shorter."""
+    plan = plan_of(search.arrays, search.order, search.device)
+    known = [Times(plan.makespan, plan.device, plan.start, plan.begins), _times_in(search, search.run.best)]
+    usable = [each for each in known if each is not None and 0.0 < each.makespan < math.inf]
+    return min(usable, key=lambda each: each.makespan, default=None)
+
+
+def _times_in(search: LocalSearch, schedule: object) -> Times | None:
+    """The times of a schedule; None if it is none, or lacks a transfer."""
+    if not isinstance(schedule, Schedule):
+        return None
+    instance, arrays = search.instance, search.arrays
+    start, device = times_of(instance, schedule)
+    begins = np.full(len(arrays.source), -1.0)
+    if arrays.model != DELAY:
+        sent = {(each.tensor, each.consumer, each.target): each.start for each in schedule.transfers}
+        for f in np.flatnonzero(device[arrays.source] != device[arrays.target]).tolist():
+            v, tensor = arrays.target[f], instance.tensors[arrays.tensor[f]]
+            reader = instance.names[v] if arrays.model == PORT_EDGE else None
+            begin = sent.get((tensor, reader, instance.devices[device[v]]))
+            if begin is None:
+                return None
+            begins[f] = begin
+    ends = start + arrays.seconds[np.arange(len(device)), device]
+    return Times(float(ends.max(initial=0.0)), device, start, begins)

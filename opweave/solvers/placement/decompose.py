@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -29,19 +29,16 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.area import best_area, memory_of
+from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_bounds
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
-    INTEGER,
     RELAXED,
     Milestones,
     Module,
-    Pair,
     devices_to,
     milestones_of,
     shortest,
 )
-from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.prices import PriceSearch
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import solve_intervals
@@ -53,7 +50,7 @@ from opweave.solvers.run import Outcome, Run
 
 
 class Try(NamedTuple):
-    """One way to work on a module: a search limited in nodes, or a program or interval model limited in seconds."""
+    """One way to work on a module: a search limited in nodes, or an interval model limited in seconds."""
 
     way: str
     effort: float
@@ -63,29 +60,16 @@ class Try(NamedTuple):
 TRIES = (
     Try("search", 5_000, 0.03),
     Try("search", 30_000, 0.2),
-    Try("program", 1.5, 0.3),
     Try("intervals", 5.0, 2.5),
     Try("intervals", 20.0, 15.0),
 )
 """Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
-MISSES = 3
-"""When so many more brief searches leave modules of one size open than settle them, linear programs come first for
-modules of that size and larger."""
-
 LONGEST_PROGRAM, LONGEST_EXACT = 2.0, 10.0
 """Seconds that the program of a window may take, and those of constraint programming."""
 
-PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
-
-BRANCHES = (0, 40)
-"""Most branches for each length that is refuted, in turn."""
-
 UNTIMED_SECONDS = 60.0
 """Most seconds of one step of the search for prices of memory when there is no time limit."""
-
-LEVELS = (RELAXED, INTEGER, EXACT)
-"""Levels of the windows' bounds, in order."""
 
 LARGEST_SEARCHED = 40
 """Most operators of a module that is searched."""
@@ -178,8 +162,6 @@ class Decomposition:
         self.arrays, self.chain = chained.arrays, chained.chain
         self.best = Best(run)
         self.lengths: dict[Module, Lengths] = {}
-        self._misses: Counter[int] = Counter()
-        self._searched = LARGEST_SEARCHED
         self._known: Schedule | None = None
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
             if module not in self.lengths:
@@ -264,45 +246,34 @@ class Decomposition:
 
     def _work(self) -> Iterator[None]:
         """Do everything that is left to try, cheapest first, in pieces."""
-        refuting_ = refuting(self.chain, self.run, self.best.report)
         self.run.enter("modules")
         while True:
-            yield from self._raised(LEVELS[:1])
+            yield from self._raised(RELAXED)
             self.learn()
             if not self.step():
                 break
             self.report()
             yield
-        yield from self._raised(LEVELS[1:2])
-        yield from refuting_
-        yield from self._raised(LEVELS[2:])
+        yield from self._raised(EXACT)
 
-    def _raised(self, levels: Sequence[int]) -> Iterator[None]:
-        """Raise the windows of the chain to some levels, in turn."""
-        for level in levels:
-            for _ in raising(self.chain, level, self.run, self.best.report):
-                yield
-            self.report()
+    def _raised(self, level: int) -> Iterator[None]:
+        """Raise the windows of the chain to a level."""
+        yield from raising(self.chain, level, self.run, self.best.report)
+        self.report()
 
     def _search_briefly(self) -> None:
         """Search all small modules on the shortest path, then those on the next path, and so on.
 
-        That settles them in less time than linear programs would take to bound them. Modules of a size that stays open
-        too often are no longer searched.
+        That settles them in less time than linear programs would take to bound them.
         """
         self.run.enter("modules")
         new = True
         while new and not self.run.should_stop():
             new = False
             for way in sorted(self._ways(), key=lambda way: len(way[0].window.inner)):
-                size = len(way[0].window.inner)
-                if size > self._searched or way[0].tries[way[1:]] or self.run.should_stop():
-                    continue
-                new = True
-                self._try(*way)
-                self._misses[size] += 1 if way[0].tries[way[1:]] < NO_MORE else -1
-                if self._misses[size] >= MISSES:
-                    self._searched = size - 1
+                if not way[0].tries[way[1:]] and not self.run.should_stop():
+                    new = True
+                    self._try(*way)
             self.report()
 
     def step(self) -> bool:
@@ -330,9 +301,6 @@ class Decomposition:
         number, left = int(lengths.tries[a, b]), self.run.remaining()
         now = TRIES[number]
         lengths.tries[a, b] += 1
-        if now.way == "program":
-            self._lift(lengths.module, a, b, now.effort if left is None else min(left, now.effort))
-            return
         low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
         arrays = lengths.window.fixed(a, b)
         if now.way == "search":
@@ -341,12 +309,6 @@ class Decomposition:
             seconds = now.effort if left is None else min(left, now.effort)
             found = solve_intervals(arrays, high, low, seconds, self.run)
         lengths.learn(a, b, min(high, found.makespan) if found.proved else found.bound, found)
-
-    def _lift(self, module: Module, a: int, b: int, seconds: float) -> None:
-        """Raise the bounds of the blocks on a module's shortest path by their integer programs."""
-        for block, first, second in module.path(a, b):
-            if block.open(first, second, INTEGER):
-                block.lift(first, second, INTEGER, seconds)
 
 
 @named_solver(
@@ -401,7 +363,7 @@ def seconds_left(run: Run, most: float) -> float:
 
 def raising(chain: Milestones, level: int, run: Run, report: Callable[[float, str], None]) -> Iterator[None]:
     """Raise the windows on the shortest path to a level, one after the other, until none is left or time is up."""
-    run.enter(f"milestones: {PROGRAMS[level]} programs")
+    run.enter(f"milestones: {'linear' if level == RELAXED else 'constraint'} programs")
     while pairs := chain.open_pairs(level):
         for block, a, b in pairs:
             if run.should_stop():
@@ -409,22 +371,6 @@ def raising(chain: Milestones, level: int, run: Run, report: Callable[[float, st
             block.lift(a, b, level, seconds_left(run, LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM), run)
             yield
         report(chain.value(), "milestones")
-
-
-def refuting(chain: Milestones, run: Run, report: Callable[[float, str], None]) -> Iterator[None]:
-    """Refute lengths of the windows on the shortest path, every pair of ends once for each number of branches."""
-    run.enter("milestones: refuted lengths")
-    for branches in BRANCHES:
-        done: set[Pair] = set()
-        while pairs := [pair for pair in chain.pairs() if pair not in done and len(pair[0].window.inner) > 0]:
-            for block, a, b in pairs:
-                if run.should_stop():
-                    return
-                done.add((block, a, b))
-                value = block.refuted(a, b, branches, seconds_left(run, LONGEST_PROGRAM))
-                block.learn(a, b, int(block.levels[a, b]), value)
-                yield
-            report(chain.value(), "milestones")
 
 
 ROUNDED = 2e-6

@@ -1,4 +1,4 @@
-"""The best plan of a problem, which searches share, and HEFT with other ranks."""
+"""The best plan of a problem, which searches share, and tabu search from it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.solution import Solution
 from opweave.solvers.loops import clock
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, length_within
-from opweave.solvers.placement.baselines import RULES, insertion
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, length_within, order_for
+from opweave.solvers.placement.baselines import RULES
+from opweave.solvers.placement.moves import counted_plan
 from opweave.solvers.placement.plans import ended, fits, order_by_start, report, schedule_of, times_of
-from opweave.solvers.placement.ranks import mean_seconds, order_by, order_for, order_of_graph, upward_rank
+from opweave.solvers.placement.tabu import DRAWS, reinsert_many, trial_of
+from opweave.solvers.registry import named_solver, rounds_asked
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
@@ -123,30 +125,52 @@ def list_plans(search: LocalSearch) -> None:
             return
 
 
-SPREAD, FRUITLESS = 0.3, 300
-"""Logarithmic spread of the factors on run times in a further try, and the tries in a row without a better plan after
-which no more follow."""
+MOVES = 50
+"""Moves in one call of the loop."""
+
+UNTIMED_ROUNDS = 8
+
+KICKS = 12
+"""Moves at random from the best plan with which a round begins, from the second round on."""
+
+FIRST_PATIENCE, PATIENCE = 500, 3_000
+"""Moves without a better plan after which a round ends: the first one, or a later one, which grow longer."""
 
 
-def solve_ranks(problem: Placement, run: Run) -> Outcome:
-    """HEFT again and again, with the ranks that other run times would give; solver "ranks".
+def _round(search: LocalSearch, number: int) -> None:
+    """Move operators, from the best plan, until too many moves in a row brought no better plan of the round."""
+    search.catch_up()
+    plan = counted_plan(search.arrays, search.order, search.device, search.instance.cluster)
+    trial = trial_of(search.arrays, plan)
+    tabu, moved = np.zeros(search.arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    rng, best, idle = np.random.default_rng((search.run.seed, number)), math.inf, 0
+    patience = PATIENCE * (1 + number // 8) if number else FIRST_PATIENCE
+    while idle < patience and not search.run.should_stop():
+        kicks = max(0, KICKS - int(moved[0])) if number else 0
+        order, device = plan.order.copy(), plan.device.copy()
+        length = reinsert_many(trial, tabu, moved, rng.random((MOVES, DRAWS)), kicks, best, order, device)
+        idle += MOVES
+        if length < best:
+            best, idle = length, 0
+            search.consider(order, device)
 
-    The run times of each try lie near those of the best try so far. On wide graphs, some of the many orders that hardly
-    differ in their ranks give much shorter plans than others.
+
+@named_solver(
+    Placement,
+    "tabu",
+    "tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
+    supports=SUPPORTS,
+    options={"rounds": "number of rounds; 0 for as many as the time allows"},
+)
+def solve_tabu(problem: Placement, run: Run) -> Outcome:
+    """Tabu search from the best plan known, or from the list schedulers' plans; solver "tabu".
+
+    Ports do not count while it moves operators, but its plans are timed with them.
     """
     search = search_from_best(problem, run)
-    arrays, rng, first = search.arrays, np.random.default_rng(run.seed), order_of_graph(search.arrays)
-    seconds, best, fruitless = mean_seconds(arrays), math.inf, 0
-    run.enter("ranks of other run times")
-    while search.instance.operators and fruitless < FRUITLESS and not run.should_stop():
-        changed = rng.random(len(seconds)) < rng.random()
-        trial = seconds * np.exp(SPREAD * changed * rng.standard_normal(len(seconds)))
-        try:
-            plan = insertion(search.instance, arrays, order_by(upward_rank(arrays, trial), first))
-        except NoPlanError:
-            break
-        fruitless += 1
-        if plan.makespan < best:
-            seconds, best, fruitless = trial, plan.makespan, 0
-            report(search.instance, arrays, plan, run)
+    rounds, number = rounds_asked(run, "rounds", UNTIMED_ROUNDS), 0
+    run.enter("reinsertion")
+    while math.isfinite(search.makespan) and search.instance.operators and number != rounds and not run.should_stop():
+        _round(search, number)
+        number += 1
     return ended(problem, run)

@@ -217,7 +217,7 @@ def anneal_calls(
         Numbers between 0 and 1. Shape (moves, DRAWS).
     """
     order, members_start, members = units.order, units.members_start, units.members
-    calls, count, before = len(arrays.on), len(order), where.copy()
+    calls, count, before = len(arrays.on), len(order), np.empty(len(where), np.int64)
     now, least = makespan_of(arrays, where, begin), makespan_of(arrays, best, begin)
     for step in range(len(draws)):
         heat = hot * (cold / hot) ** (step / len(draws))
@@ -244,8 +244,10 @@ def anneal_calls(
         if value <= now or (value < math.inf and draws[step, 4] < math.exp(max(-700.0, (now - value) / heat))):
             now = value
         else:
-            where[:] = before
+            for v in range(len(where)):
+                where[v] = before[v]
         if now < least:
             least = now
-            best[:] = where
+            for v in range(len(where)):
+                best[v] = where[v]
     return makespan_of(arrays, best, begin)

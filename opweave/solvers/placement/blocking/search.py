@@ -19,16 +19,18 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from opweave.formulations.placement.calls import SUPPORTS, CallInstance, calls_of, lower_calls
+from opweave.formulations.placement.instance import SUPPORTS as LISTED
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.loops import clock
+from opweave.solvers.placement.baselines import RULES, carry_out, one_device
 from opweave.solvers.placement.blocking.arrays import DRAWS, Units, anneal_calls, arrays_of
 from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import SUMMATION, Best
-from opweave.solvers.rules import NoPlanError
+from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run
 
 LONGEST = 600
@@ -267,10 +269,24 @@ class CallSearch:
 
 def carry_out_in_one_place(problem: Placement, run: Run) -> None:
     """Report the best plan on one device, or say that there is none."""
+    if problem.reading is None:
+        carry_out(one_device, problem, run)
+        return
     search = CallSearch(problem, run)
     search.in_one_place()
     if search.best is None:
         raise NoPlanError("the plan does not fit")
+
+
+register_rule(  # in place of the rule without calls
+    Placement,
+    "one_device",
+    carry_out_in_one_place,
+    RULES["one_device"][1],
+    supports=LISTED,
+    baseline=True,
+    readings=(None, READING),
+)
 
 
 @named_solver(

@@ -4,9 +4,9 @@ A *priced bound* is the least of length plus price that a program of the window 
 values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
 bytes at prices q. A plan of the window is a ceiling at any prices.
 
-The stages of a window are its linear program, its integer program, and costs that constraint programming refutes
-(:mod:`.priced_child`), where it is available. Annealing finds a good plan
-of most windows within milliseconds. A window whose bound is close to the cost of a plan is not raised further.
+The stages of a window are its linear program and costs that constraint programming refutes
+(:mod:`~opweave.solvers.placement.module_intervals`). Annealing finds a good plan of most windows within milliseconds.
+A window whose bound is close to the cost of a plan is not raised further.
 """
 
 from __future__ import annotations
@@ -19,37 +19,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.linear import minimise, proved_value, sum_below
 from opweave.solvers.placement.annealing import anneal
-from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
+from opweave.solvers.placement.arrays import PlacementArrays, order_for, order_of_graph, with_arcs
 from opweave.solvers.placement.bounds.area import PRODUCTS
-from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_INTEGER, TIGHT, Block
-from opweave.solvers.placement.bounds.priced_child import PricedWindow
-from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
-from opweave.solvers.placement.module_intervals import available
+from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_PRICED, TIGHT, Block
+from opweave.solvers.placement.bounds.window_program import Builder
+from opweave.solvers.placement.module_intervals import PricedWindow
 from opweave.solvers.placement.moves import DRAWS, counted_plan
 from opweave.solvers.placement.plans import plan_of
-from opweave.solvers.placement.ranks import order_for, order_of_graph
 from opweave.solvers.rounding import SUMMATION
-from opweave.solvers.tree import least_whole
 
 MOST_SOLVED = 12
 """Most prices at which a window's bounds are remembered."""
 
-WEIGHTY = 0.97
-"""Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
-
 HEAT, CHUNKS = 0.02, 2
 """First temperature of annealing a window, as a share of its cost, and the number of chunks."""
 
-RELAXED, INTEGER, REFUTED = 1, 2, 3
-"""Stages of a window's value: linear program, integer program, and refuted costs, where constraint programming is
-available."""
+RELAXED, REFUTED = 1, 2
+"""Stages of a window's value: linear program, and costs that constraint programming refutes."""
 
-LONGEST = {RELAXED: 3.0, INTEGER: 1.0}
-"""Most seconds of a stage for one window."""
+LONGEST = 3.0
+"""Most seconds of a linear program."""
 
 STEP = 0.002
 """Relative distance from a plan's cost at which a bound is close enough for costs not to be refuted."""
@@ -164,22 +157,17 @@ class PricedBlock:
         inner, value = len(self.block.window.inner), float(self.values[a, b])
         stage = int(self.stage[a, b]) + 1
         sized = inner > 0 and self._is_sized() and math.isfinite(value)
-        last = REFUTED if self._is_refuted() else INTEGER
-        if not sized or stage > last:
+        if not sized or stage > (REFUTED if inner <= LARGEST_EXACT else RELAXED):
             return None
         close = STEP if stage == REFUTED else TIGHT
         return stage if self.possible_gain(a, b) > close * abs(value) else None
-
-    def _is_refuted(self) -> bool:
-        """Whether costs of the window are refuted (:mod:`.priced_child`) in the end."""
-        return len(self.block.window.inner) <= LARGEST_EXACT and available()
 
     def is_searched(self) -> bool:
         """Whether plans of the window say what its bound may become: it is not too large for that."""
         return 0 < len(self.block.window.inner) <= LARGEST_EXACT and self._is_sized()
 
     def _is_sized(self) -> bool:
-        return self.block.size <= LARGEST_INTEGER
+        return self.block.size <= LARGEST_PRICED
 
     def promised(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Costs by end devices if the known plans are the cheapest, and their bytes. Shapes (K, K) and (K, K, K).
@@ -236,12 +224,10 @@ class PricedBlock:
         cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
         return PricedWindow(self.block.window.fixed(a, b), cost, float(self.values[a, b]), self._ceiling(a, b))
 
-    def raise_pair(self, a: int, b: int, stage: int, seconds: float, share: float) -> None:
-        """Raise a pair to a stage within some seconds, and a share of the time that the stage may take at most."""
-        taken = self.used[a, b].copy()
-        most = min(seconds, LONGEST[stage] * (1.0 if stage == RELAXED else share))
-        value, taken = self._programmed(a, b, stage, taken, most)
-        self.learn(a, b, stage, value, taken)
+    def raise_pair(self, a: int, b: int, seconds: float) -> None:
+        """Solve the linear program of a pair within some seconds."""
+        value, taken = self._programmed(a, b, self.used[a, b].copy(), min(seconds, LONGEST))
+        self.learn(a, b, RELAXED, value, taken)
 
     def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
         """Record a bound of a stage, and the bytes of its point, for a pair and its images at these prices."""
@@ -270,7 +256,7 @@ class PricedBlock:
                 first = moved[0] if self.block.window.entry else a
                 yield first, moved[-1] if self.block.window.exit else b, image
 
-    def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
+    def _programmed(self, a: int, b: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
         """The bound of the window's program with prices in the objective, and the bytes of its point."""
         ceiling = self._ceiling(a, b)
         if not math.isfinite(ceiling):  # missing links: no plan to begin from
@@ -283,49 +269,33 @@ class PricedBlock:
         cost, there = program.linear.cost.copy(), np.flatnonzero(program.x[:, 0] >= 0)
         cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
         linear = replace(program.linear, cost=cost)
-        if stage == RELAXED:
-            relaxed = minimise(linear, seconds)
-            if relaxed is None:
-                return 0.0, taken
-            rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
-            value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
-            return min(value * program.scale, ceiling), self._taken(relaxed.point, program)
-        whole = self._weighty(program, there)
-        found = least_whole(linear, whole, program.times, ceiling / program.scale, seconds)
-        if found.point is not None:
-            taken = self._taken(found.point, program)
-        return found.bound * program.scale, taken
-
-    def _taken(self, point: FloatArray, program: WindowProgram) -> FloatArray:
-        """Bytes that a point of the program takes on every device."""
-        there = np.flatnonzero(program.x[:, 0] >= 0)
-        return np.asarray((self._least[there][:, None] * point[program.x[there]]).sum(axis=0))
-
-    def _weighty(self, program: WindowProgram, there: IntArray) -> BoolArray:
-        """Columns that stay whole: those of the operators that hold most of the time and of the bytes' price.
-
-        Any choice gives a bound. Small operators follow large ones in most windows, so dividing at them gains little.
-        """
-        seconds = np.where(self._usable, self.block.window.arrays.seconds, np.inf).min(axis=1)
-        weight = (seconds + self._least * float(self.price.max()))[there]
-        order = np.argsort(-weight, kind="stable")
-        most = 1 + int(np.searchsorted(np.cumsum(weight[order]), WEIGHTY * float(weight.sum())))
-        whole = program.whole.copy()
-        whole[program.x[there[order[most:]]]] = False
-        return whole
+        relaxed = minimise(linear, seconds)
+        if relaxed is None:
+            return 0.0, taken
+        rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
+        value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
+        taken = (self._least[there][:, None] * relaxed.point[program.x[there]]).sum(axis=0)
+        return min(value * program.scale, ceiling), taken
 
     def search(self, a: int, b: int, price: FloatArray) -> None:
         """Search a cheaper plan of the pair at some prices by annealing."""
         arrays, known = self.block.window.fixed(a, b), self.cheapest(a, b, price)
-        least, count = known.cost(price), len(known.device)
-        cooling = Cooling(np.arange(count), HEAT, CHUNKS, (len(self._known_plans(a, b)), a, b))
-        net = with_shadows(arrays, self.bytes[:, None] * price)
-        for order, device in net.annealed(order_for(arrays, known.device), known.device, least, cooling):
-            length = plan_of(arrays, order, device).makespan
+        count, least = len(known.device), known.cost(price)
+        net, owner = with_shadows(arrays, self.bytes[:, None] * price)
+        order = np.concatenate([order_for(arrays, known.device), count + np.arange(len(owner))])
+        device, ties = np.concatenate([known.device, known.device[owner]]), np.concatenate([np.arange(count), owner])
+        plan, rng = counted_plan(net, order, device, ties), np.random.default_rng((len(self._known_plans(a, b)), a, b))
+        moves = max(1, min(CHUNK_WORK // (len(net.seconds) + len(net.source)), MOST_MOVES * count))
+        heats = least * np.geomspace(HEAT, LAST_HEAT, CHUNKS * moves)
+        best_order, best_device = np.empty_like(order), np.empty_like(device)
+        for heat in np.split(heats, CHUNKS):
+            anneal(net, plan, rng.random((moves, DRAWS)), heat, best_order, best_device)
+            device = best_device[:count].copy()
+            length = plan_of(arrays, best_order[best_order < count], device).makespan
             cost = length + float((self.bytes * price[device]).sum())
             if cost < least:
                 least = cost
-                self.keep(a, b, length, device.copy())
+                self.keep(a, b, length, device)
 
     def _ceiling(self, a: int, b: int) -> float:
         """The least cost of some plans of the window: all on one device, and those that searches found."""
@@ -364,61 +334,8 @@ LAST_HEAT = 0.00002
 """Final temperature of annealing, as a share of the cost."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cooling:
-    """One annealing: operators with equal ``ties`` move together; ``heat`` is its first temperature over the cost."""
-
-    ties: IntArray
-    heat: float
-    chunks: int
-    seed: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Shadowed:
-    """A network with shadows; ``owner`` is the operator of every shadow, ``count`` the number of operators."""
-
-    arrays: PlacementArrays
-    owner: IntArray
-    count: int
-
-    def devices(self, device: IntArray) -> IntArray:
-        """Devices of the operators and their shadows, given the operators' devices."""
-        return np.concatenate([device, device[self.owner]])
-
-    def order(self, order: IntArray) -> IntArray:
-        """An order of the operators, followed by their shadows."""
-        return np.concatenate([order, self.count + np.arange(len(self.owner))])
-
-    def ties(self, cluster: IntArray) -> IntArray:
-        """Clusters of the operators and their shadows, given the operators' clusters."""
-        return np.concatenate([cluster, cluster[self.owner]])
-
-    def annealed(
-        self, order: IntArray, device: IntArray, cost: float, cooling: Cooling
-    ) -> Iterator[tuple[IntArray, IntArray]]:
-        """The order and the devices of the operators in the best plan so far, after every chunk of an annealing.
-
-        Parameters
-        ----------
-        order, device, cost
-            The plan that it begins with.
-        cooling
-            How it cools.
-        """
-        arrays, count, rng = self.arrays, self.count, np.random.default_rng(cooling.seed)
-        moves = max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * self.count))
-        heats = cost * np.geomspace(cooling.heat, LAST_HEAT, cooling.chunks * moves)
-        plan = counted_plan(arrays, self.order(order), self.devices(device), self.ties(cooling.ties))
-        best_order, best_device = np.empty_like(plan.order), np.empty_like(plan.device)
-        for heat in np.split(heats, cooling.chunks):
-            draws = rng.random((moves, DRAWS))
-            anneal(arrays, plan, draws, heat, best_order, best_device)
-            yield best_order[best_order < count], best_device[:count]
-
-
-def with_shadows(arrays: PlacementArrays, cost: FloatArray) -> Shadowed:
-    """A network, followed by a shadow for every operator whose memory has a price.
+def with_shadows(arrays: PlacementArrays, cost: FloatArray) -> tuple[PlacementArrays, IntArray]:
+    """A network, followed by a shadow for every operator whose memory has a price, and the operator of every shadow.
 
     ``cost`` is the price of every operator's bytes on every device, in seconds. Shape (operators, devices).
     """
@@ -437,4 +354,4 @@ def with_shadows(arrays: PlacementArrays, cost: FloatArray) -> Shadowed:
         memory=np.zeros(total, dtype=np.int64),
         parameters_start=np.zeros(total + 1, dtype=np.int64),
     )
-    return Shadowed(with_arcs(larger, Adjacency.from_pairs(total, late, early)), owner, count)
+    return with_arcs(larger, Adjacency.from_pairs(total, late, early)), owner

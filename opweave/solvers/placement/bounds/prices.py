@@ -10,9 +10,7 @@ bound* (:mod:`.priced_block`).
 Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
 milestones, minus q * memory, is a bound for any prices (:mod:`.price_search` looks for the best).
 
-Windows are solved lazily, along a shortest path only. A window's programs get time in proportion to its number in the
-chain: what a kind that occurs once gains is lost among forty layers, although its program may take as long as all
-others.
+Windows are solved lazily, along a shortest path only.
 
 Source: Held and Karp (Lagrangian bounds).
 """
@@ -37,10 +35,10 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
 from opweave.solvers.placement.bounds.priced_block import REFUTED, RELAXED, STEP, PricedBlock
-from opweave.solvers.placement.bounds.priced_child import PricedWork, Raised, equal_before
+from opweave.solvers.placement.module_intervals import PricedWork, Raised, equal_before
 from opweave.solvers.rounding import SUMMATION
 
-CHILD = "opweave.solvers.placement.bounds.priced_child:raise_windows"
+CHILD = "opweave.solvers.placement.module_intervals:raise_windows"
 
 WORK = 0.4
 """Most work of a try to refute a cost, in CP-SAT's measure, which is about a second."""
@@ -157,9 +155,9 @@ class Chain:
             report(cut.value)
             if not todo or seconds() <= 0.0:
                 return cut, not todo
-            cheap = {pair: stage for pair, stage in todo.items() if stage != REFUTED}
-            for (kind, a, b), stage in cheap.items():
-                kind.raise_pair(a, b, stage, seconds(), max(LEAST_PART, self.share[kind]))
+            cheap = [pair for pair, stage in todo.items() if stage != REFUTED]
+            for kind, a, b in cheap:
+                kind.raise_pair(a, b, seconds())
             if cheap:
                 continue  # cheap bounds of all windows first: they may lead the path elsewhere
             times = Counter(steps)

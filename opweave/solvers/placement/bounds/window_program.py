@@ -1,4 +1,4 @@
-"""The linear and the integer program of one window with both ends fixed, the strong levels of the milestone bound.
+"""The linear program of one window with both ends fixed, a level of the milestone bound.
 
 Source: the window model of the milestone bound M1 (a local polytope over device pairs with loads, ports and times).
 
@@ -40,7 +40,6 @@ from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.rounding import SUMMATION
-from opweave.solvers.tree import least_whole
 
 SMALL, FEW = 30, 3
 """Operators of a window, and number of equal branches, up to which these stay apart. An average over a few branches
@@ -145,18 +144,12 @@ def _signature(window: Window, part: IntArray, shared: BoolArray) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowProgram:
-    """The program of one window; minimise column ``length``.
+    """The linear program of one window.
 
     Attributes
     ----------
     linear
         Rows and columns; the upper bound of a column that has to be 0 is 0.
-    whole
-        Columns with whole values in every schedule.
-    times
-        Columns that are times; their largest value is the ceiling.
-    length
-        Position of L.
     x
         Columns of operators on devices, -1 for operators represented by another branch. Shape (operators, devices).
     scale
@@ -166,9 +159,6 @@ class WindowProgram:
     """
 
     linear: LinearProgram
-    whole: BoolArray
-    times: BoolArray
-    length: int
     x: IntArray
     scale: float
     ceiling: float
@@ -236,12 +226,6 @@ class Builder:
         self.upper[self.z] = linked
         self.upper[self.start[operators]] = self.ceiling
         self.upper[self.length] = self.ceiling
-        self.times = np.zeros(self.length + 1, dtype=bool)
-        self.times[self.start[operators]] = True
-        self.times[self.length] = True
-        self.whole = np.zeros(self.length + 1, dtype=bool)
-        self.whole[self.x[operators]] = True
-        self.whole[self.u] = True
 
     def _tensor_columns(self, top: int) -> tuple[IntArray, int]:
         """Port columns of every flow; the flows of a tensor that is sent once share them."""
@@ -343,7 +327,7 @@ class Builder:
         cost = column_alone(self.length, columns)
         rows = (*self.equal.matrix(columns), *self.most.matrix(columns))
         linear = LinearProgram(cost, *rows, self.lower_bound * cost, self.upper)
-        return WindowProgram(linear, self.whole, self.times, self.length, self.x, self.scale, self.ceiling)
+        return WindowProgram(linear, self.x, self.scale, self.ceiling)
 
 
 def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
@@ -353,12 +337,3 @@ def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
     """
     value = proved_minimum(program.linear, time_limit)
     return 0.0 if value is None else max(0.0, min(value, program.ceiling)) * program.scale
-
-
-def integer_bound(program: WindowProgram, time_limit: float) -> tuple[float, bool]:
-    """Seconds proved by the integer program within the time limit, and whether it was solved to the end.
-
-    Every leaf of the search is proved separately; see :mod:`opweave.solvers.tree`.
-    """
-    found = least_whole(program.linear, program.whole, program.times, program.ceiling, time_limit)
-    return max(0.0, found.bound) * program.scale, found.settled

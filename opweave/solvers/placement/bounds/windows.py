@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, with_arcs
+from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, order_of_graph, with_arcs
+from opweave.solvers.placement.bounds.area import energetic
 from opweave.solvers.placement.bounds.critical_path import Reach, heads_of, longest, tails_of
-from opweave.solvers.placement.bounds.energetic import energetic
-from opweave.solvers.placement.ranks import order_of_graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
