@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.memory_layout.instance import lower
-from opweave.problems.arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.result import Termination
@@ -25,12 +25,9 @@ from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Deci
 from opweave.solvers.memory_layout.sections import (
     PLAIN_TURNS,
     PORTFOLIO,
-    Choice,
     Space,
     choices,
     live_bytes,
-    outline_of,
-    part_of,
     sections_of,
     space_in,
     window_of,
@@ -114,7 +111,7 @@ def grown(space: Space, height: int, seed: int, share: float, tries: int, should
         elif new:
             steps = STEPS * max(new, LEAST_NEW)
             states += steps
-            window = outline_of(space, rows, low, high)
+            window = window_of(space, rows, low, high, members=False)
             found = ejected(window, offset[rows], height, seed, steps, should_stop)
             if found is None:
                 return Decision(UNDECIDED, None, states)
@@ -150,8 +147,8 @@ def _packed(
     if base > height or not len(rest):
         return Decision(REFUTED, None, 0) if base > height else Decision(FOUND, stand, 0)
     inside, states = window_of(space, rest, low, high), 0
-    for choice in islice(_various(inside, seed), tries):
-        decision = pack(inside, height - base, choice, len(rest) + BACKTRACKS, should_stop)
+    for rank in islice(_various(inside, seed), tries):
+        decision = pack(inside, height - base, rank, len(rest) + BACKTRACKS, should_stop)
         states += decision.states
         if decision.offset is not None:
             stand[~through] = base + decision.offset
@@ -161,8 +158,8 @@ def _packed(
     return Decision(UNDECIDED, None, states)
 
 
-def _various(space: Space, seed: int) -> Iterator[Choice]:
-    """The choices of the portfolio once, then disturbed ones."""
+def _various(space: Space, seed: int) -> Iterator[FloatArray]:
+    """The ranks of the portfolio once, then disturbed ones."""
     source = choices(space, seed)
     return chain(islice(source, len(PORTFOLIO)), islice(source, (PLAIN_TURNS - 1) * len(PORTFOLIO), None))
 
@@ -253,7 +250,7 @@ class Arena:
                 return False
         return True
 
-    def _narrow(self, orders: list[Choice], per_storage: int) -> None:
+    def _narrow(self, orders: list[FloatArray], per_storage: int) -> None:
         """Search at the bound, then in the middle between what failed and the best layout."""
         failed, budget = self.bound - 1, per_storage * len(self.rows)
         if per_storage == FIRST_STATES and self.height > self.bound and len(self.rows) <= LARGE:
@@ -272,10 +269,10 @@ class Arena:
                 return
             target = self.height - 1 if self.offset is None else min((failed + self.height) // 2 + 1, self.height - 1)
 
-    def _try(self, target: int, orders: list[Choice], budget: int) -> bool:
+    def _try(self, target: int, orders: list[FloatArray], budget: int) -> bool:
         """Search at one height in several orders; return whether it was decided."""
-        for choice in orders:
-            decision = pack(self.space, target, choice, budget, self.run.should_stop)
+        for rank in orders:
+            decision = pack(self.space, target, rank, budget, self.run.should_stop)
             self.states += decision.states
             if decision.offset is not None:
                 self._take(decision.offset)
@@ -287,7 +284,7 @@ class Arena:
                 break
         return False
 
-    def _narrow_windows(self, choice: Choice, per_storage: int) -> None:
+    def _narrow_windows(self, rank: FloatArray, per_storage: int) -> None:
         """Raise the bound by sections around its peak that cannot be packed, whatever lies elsewhere."""
         if per_storage == FIRST_STATES or len(self.rows) < 2 * WINDOW:
             return
@@ -299,9 +296,8 @@ class Arena:
                 inside = (space.first <= peak + width) & (space.after > peak - width)
                 if inside.all():
                     return
-                window = part_of(space, inside)
-                rank = Choice(choice.branching, choice.rank[inside], np.ones(window.sections))
-                decision = pack(window, self.bound, rank, per_storage * len(window.size), self.run.should_stop)
+                window = window_of(space, inside, 0, space.sections)
+                decision = pack(window, self.bound, rank[inside], per_storage * len(window.size), self.run.should_stop)
                 self.states += decision.states
                 if decision.answer != REFUTED:
                     break

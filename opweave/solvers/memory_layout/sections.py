@@ -33,15 +33,11 @@ class Space(NamedTuple):
         that divides its offset, its given offset or ``FREE``, and its sections, from the first to before the last.
     members_start, members
         Storages of every section.
-    kin_start, kin
-        For every storage, the others with the same sections and alignment, without fixed offsets.
     """
 
     columns: IntMatrix
     members_start: IntArray
     members: IntArray
-    kin_start: IntArray
-    kin: IntArray
 
     @property
     def size(self) -> IntArray:
@@ -124,13 +120,16 @@ def space_of(
     size: IntArray,
     alignment: IntArray,
     fixed: IntArray,
+    *,
+    members: bool = True,
 ) -> Space:
-    """The space of storages that have bytes and are live for some time. Each array has shape (storages,)."""
+    """The space of storages that have bytes and are live for some time, without ``members`` if nothing asks for them.
+
+    Each array has shape (storages,).
+    """
     first, after, count = sections_of(begin, end)
-    members = members_of(first, after, count)
-    kin = _kin(np.stack([first, after, alignment, np.where(fixed < 0, FREE, np.arange(len(first)))]))
-    columns = np.stack([size, alignment, fixed, first, after]).astype(np.int64)
-    return Space(columns, members.start, members.items, kin.start, kin.items)
+    inside = members_of(first, after, count) if members else Adjacency.from_pairs(count, first[:0], after[:0])
+    return Space(np.stack([size, alignment, fixed, first, after]).astype(np.int64), inside.start, inside.items)
 
 
 def space_in(instance: LayoutInstance, rows: IntArray, pool: int) -> Space:
@@ -146,70 +145,16 @@ def space_in(instance: LayoutInstance, rows: IntArray, pool: int) -> Space:
     )
 
 
-def _kin(keys: IntMatrix) -> Adjacency:
-    """For every column, the other columns that are equal."""
-    count = keys.shape[1]
-    order = np.lexsort(keys)
-    new = np.append(True, (np.diff(keys[:, order]) != 0).any(axis=0))[:count]
-    group = np.empty(count, dtype=np.int64)
-    group[order] = np.cumsum(new) - 1
-    groups = Adjacency.from_pairs(int(group.max(initial=-1)) + 1, group, np.arange(count))
-    column, other = groups.entries(group)
-    apart = column != other
-    return Adjacency.from_pairs(count, column[apart], other[apart])
+def window_of(space: Space, rows: IntArray | BoolArray, low: int, high: int, *, members: bool = True) -> Space:
+    """The space of some storages in the sections from ``low`` to before ``high``, and no time beyond."""
+    first, after = (np.clip(each[rows], low, high) for each in (space.first, space.after))
+    return space_of(first, after, space.size[rows], space.alignment[rows], space.fixed[rows], members=members)
 
 
-def part_of(space: Space, chosen: BoolArray) -> Space:
-    """The space of some of its storages."""
-    return space_of(
-        space.first[chosen],
-        space.after[chosen],
-        space.size[chosen],
-        space.alignment[chosen],
-        space.fixed[chosen],
-    )
-
-
-def window_of(space: Space, rows: IntArray, low: int, high: int) -> Space:
-    """The space of the storages of some sections: those from ``low`` to before ``high``, and no time beyond."""
-    return space_of(
-        np.clip(space.first[rows], low, high),
-        np.clip(space.after[rows], low, high),
-        space.size[rows],
-        space.alignment[rows],
-        space.fixed[rows],
-    )
-
-
-def outline_of(space: Space, rows: IntArray, low: int, high: int) -> Space:
-    """The space of :func:`window_of` without members and kin, which local search does not need."""
-    first, after, count = sections_of(np.clip(space.first[rows], low, high), np.clip(space.after[rows], low, high))
-    none, size = np.zeros(0, dtype=np.int64), space.size[rows]
-    starts, kin = np.zeros(count + 1, dtype=np.int64), np.zeros(len(rows) + 1, dtype=np.int64)
-    columns = np.stack([size, space.alignment[rows], space.fixed[rows], first, after])
-    return Space(columns, starts, none, kin, none)
-
-
-BY_SECTION, BY_STORAGE = 0, 1
-"""What the search branches on: which storage lies lowest in a section, or whether a storage lies on the ground."""
-
-PORTFOLIO = (
-    (BY_STORAGE, "TWA"),
-    (BY_STORAGE, "OTW"),
-    (BY_SECTION, "WTU"),
-    (BY_STORAGE, "ATW"),
-    (BY_STORAGE, "UW"),
-    (BY_SECTION, "TO"),
-    (BY_SECTION, "TWI"),
-    (BY_STORAGE, "WTU"),
-    (BY_SECTION, "UW"),
-    (BY_SECTION, "OI"),
-    (BY_SECTION, "TWA"),
-    (BY_STORAGE, "UTW"),
-)
-"""Branching and sorting keys, of which the first one decides: *T* most live bytes in one of its sections, *W* number of
-sections, *A* bytes times sections, *O* number of storages that are live together with it, *L* early first section, *U*
-late last section, *I* position in the problem."""
+PORTFOLIO = ("TWA", "OTW", "WTU", "ATW", "UW", "TO", "TWI", "OI", "UTW")
+"""Orders by sorting keys, of which the first one decides: *T* most live bytes in one of its sections, *W* number of
+sections, *A* bytes times sections, *O* number of storages that are live together with it, *U* late last section, *I*
+position in the problem."""
 
 PLAIN_TURNS = 3
 """Turns in which the portfolio is used as it is."""
@@ -218,27 +163,8 @@ NOISE = (0.005, 0.02, 0.06, 0.15)
 """Standard deviations of the positions in later orders, as shares of the number of storages."""
 
 
-class Choice(NamedTuple):
-    """How a search chooses.
-
-    Attributes
-    ----------
-    branching
-        What it branches on.
-    rank
-        Storages of the least rank come first. Shape (storages,).
-    blame
-        How often every section has refuted a state; such sections come first. Choices of the portfolio have their own,
-        and disturbed ones share theirs, so that they learn from each other. Shape (sections,).
-    """
-
-    branching: int
-    rank: FloatArray
-    blame: FloatArray
-
-
-def choices(space: Space, seed: int) -> Iterator[Choice]:
-    """Endless choices: those of the portfolio, in some turns, then disturbed ones."""
+def choices(space: Space, seed: int) -> Iterator[FloatArray]:
+    """Endless ranks of all storages, of which the least comes first: the portfolio, in some turns, then disturbed."""
     count = len(space.size)
     width = space.after - space.first
     live = live_bytes(space.size, space.first, space.after, space.sections)
@@ -247,23 +173,17 @@ def choices(space: Space, seed: int) -> Iterator[Choice]:
         "W": width,
         "A": width * space.size.astype(np.float64),
         "O": _company(space),
-        "L": -space.first,
         "U": space.after,
         "I": -np.arange(count),
     }
-    plain = []
-    for branching, name in PORTFOLIO:
-        rank = np.empty(count)
-        rank[np.lexsort([-keys[key] for key in reversed(name)])] = np.arange(count)
-        plain.append((branching, rank))
+    plain = [np.argsort(np.lexsort([-keys[key] for key in reversed(name)])).astype(np.float64) for name in PORTFOLIO]
     for _ in range(PLAIN_TURNS):
-        for branching, rank in plain:
-            yield Choice(branching, rank, np.ones(space.sections))
-    noise, blame = np.random.default_rng(seed), np.ones(space.sections)
+        yield from plain
+    noise = np.random.default_rng(seed)
     while True:
         for share in NOISE:
-            for branching, rank in plain:
-                yield Choice(branching, rank + share * count * noise.standard_normal(count), blame)
+            for rank in plain:
+                yield rank + share * count * noise.standard_normal(count)
 
 
 def _most(live: IntArray, space: Space) -> IntArray:

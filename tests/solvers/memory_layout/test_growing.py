@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.solvers.memory_layout.exact import grown, widening
 from opweave.solvers.memory_layout.search import REFUTED
-from opweave.solvers.memory_layout.sections import Space, live_bytes, outline_of, space_of, window_of
+from opweave.solvers.memory_layout.sections import Space, live_bytes, space_of, window_of
 from tests.solvers.memory_layout.test_ejection import NEVER, is_packed
 from tests.solvers.memory_layout.test_exact import least_height, spaces
 
@@ -88,7 +88,7 @@ def test_outlines_are_windows_without_members() -> None:
     )  # fmt: skip
     for low, high in ((0, space.sections), (2, 5), (4, 9)):
         rows = np.flatnonzero((space.first < high) & (space.after > low))
-        whole, outline = window_of(space, rows, low, high), outline_of(space, rows, low, high)
+        whole, outline = (window_of(space, rows, low, high, members=each) for each in (True, False))
         assert outline.sections == whole.sections and not len(outline.members)
         for name in ("first", "after", "size", "alignment", "fixed"):
             assert (getattr(outline, name) == getattr(whole, name)).all()
