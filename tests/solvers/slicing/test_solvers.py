@@ -14,8 +14,8 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.geneflow import GenEFlow
 from opweave.formulations.slicing.instance import lower, shortage
 from opweave.solvers.run import Run
-from opweave.solvers.slicing.anneal import DRAWS, anneal, scratch_for
-from opweave.solvers.slicing.arrays import arrays_of
+from opweave.solvers.slicing.anneal import DRAWS, anneal, state_of
+from opweave.solvers.slicing.arrays import arrays_of, matrix_of
 from opweave.solvers.slicing.baselines import teams
 from opweave.solvers.slicing.bounds.best import bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of
@@ -81,15 +81,11 @@ def test_annealing_writes_the_plan_whose_latency_it_returns(problem: ow.Slicing,
     starts = search.baselines()
     if not starts or not search.instance.names:
         return
-    mode, cuts, rng = starts[0].mode.copy(), starts[0].cuts.copy(), np.random.default_rng(seed)
-    best_mode, best_cuts = np.zeros_like(mode), np.zeros_like(cuts)
-    first, last = 0, len(search.instance.names)
     heat, penalty = np.full(200, 0.1 * starts[0].seconds), search._penalty(starts[0])
-    draws, memory = rng.random((200, DRAWS)), empty_memory(search.arrays, len(mode), len(search.instance.devices))
-    plans = mode, cuts, best_mode, best_cuts
-    found = anneal.py_func(search.arrays, first, last, penalty, draws, heat, *plans, memory, scratch_for(mode, cuts))
+    draws, now = np.random.default_rng(seed).random((200, DRAWS)), state_of(matrix_of(starts[0].mode, starts[0].cuts))
+    found = anneal.py_func(search.arrays, penalty, draws, heat, now, empty_memory(search.arrays))
     if np.isfinite(found):
-        plan = judged(search.arrays, best_mode, best_cuts)
+        plan = judged(search.arrays, now.best[:, 0], now.best[:, 1:].copy())
         assert plan.legal
         assert plan.seconds == pytest.approx(found)
         assert found <= starts[0].seconds * (1 + 1e-9) or not starts[0].legal
