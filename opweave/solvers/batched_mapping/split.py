@@ -65,18 +65,16 @@ class Answer(NamedTuple):
     bound: float
 
 
-IMPOSSIBLE = Answer(None, math.inf, math.inf)
-
-
 def solve_part(problem: BatchedMapping, solver: str, seconds: float, run: Run) -> Answer:
     """Solve a part by a solver of batched mapping; '': by placement's decomposition, as the batch is not split."""
     inner = run.child(seconds=seconds)
     solve = find_solver(problem, solver).run if solver else partial(solve_unsplit, solve_decompose)
     try:
-        if solve(problem, inner).infeasible:
-            return IMPOSSIBLE
+        infeasible = solve(problem, inner).infeasible
     except ContradictionError:
-        return IMPOSSIBLE
+        infeasible = True
+    if infeasible:
+        return Answer(None, math.inf, math.inf)
     plan = inner.best if isinstance(inner.best, BatchedSchedule) else None
     return Answer(plan, math.inf if plan is None else float(inner.objective or 0.0), float(inner.bound or 0.0))
 

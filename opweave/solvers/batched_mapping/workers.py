@@ -14,7 +14,7 @@ from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.baselines import all_strings, attempts, groups_of
 from opweave.solvers.batched_mapping.bounds import prove_mean_passage
 from opweave.solvers.batched_mapping.plans import solution_of
-from opweave.solvers.batched_mapping.search import solve_lists, solve_local, solve_replicated
+from opweave.solvers.batched_mapping.search import solve_lists, solve_local
 from opweave.solvers.batched_mapping.unsplit import prove_one_input, solve_unsplit
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.known import CpSat
@@ -50,7 +50,6 @@ def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
         return [lists, Steps("placement", partial(solve_unsplit, _placed), problem)]
     return [
         lists,
-        Steps("replicas", solve_replicated, problem),
         Steps("local", solve_local, problem),
         Steps("mean passage", prove_mean_passage, problem),
         Steps("one input", prove_one_input, problem),
@@ -66,7 +65,7 @@ def _placed(problem: Placement, run: Run) -> Outcome:
 register_auto(
     BatchedMapping,
     workers,
-    "list schedules, one server's plan on all, local search, bounds by linear programs, constraint programming",
+    "list schedules, local search, bounds by linear programs, constraint programming",
     proves="bound",
     supports=SUPPORTS,
 )

@@ -309,10 +309,8 @@ class Annealing:
 
     def _report(self, pool: IntArray, offset: IntArray) -> None:
         """Place what stands in pools without limit, and report the layout."""
-        known = self.run.objective
-        if (pool == self._outside).any() or (
-            known is not None and seconds_of(self.instance, Places(offset, pool)) >= known
-        ):
+        known = np.inf if self.run.objective is None else self.run.objective
+        if (pool == self._outside).any() or seconds_of(self.instance, Places(offset, pool)) >= known:
             return
         free = np.flatnonzero(self.instance.solid & (self.instance.capacity[pool] == NO_LIMIT))
         order = free[np.argsort(-self.instance.bytes[free], kind="stable")]

@@ -243,10 +243,6 @@ class Rule(NamedTuple):
     about: str
 
 
-def _as_listed(instance: LayoutInstance) -> IntArray:
-    return np.arange(len(instance))
-
-
 def _largest_first(instance: LayoutInstance) -> IntArray:
     return np.argsort(-instance.bytes, kind="stable")
 
@@ -254,10 +250,6 @@ def _largest_first(instance: LayoutInstance) -> IntArray:
 def _largest_and_last_first(instance: LayoutInstance) -> IntArray:
     """Blocks by size, the largest first; of equal ones, the last in the list comes first, as in both runtimes."""
     return np.lexsort([-np.arange(len(instance)), -instance.bytes])
-
-
-def _first_alive_first(instance: LayoutInstance) -> IntArray:
-    return np.argsort(instance.begin, kind="stable")
 
 
 def _first_and_longest_alive_first(instance: LayoutInstance) -> IntArray:
@@ -274,12 +266,16 @@ def _fullest_first(instance: LayoutInstance) -> IntArray:
 
 
 RULES = {
-    "first_fit": Rule(_as_listed, FIRST_GAP, "every storage as low as it can stand, in the order of the problem"),
+    "first_fit": Rule(
+        lambda instance: np.arange(len(instance)),
+        FIRST_GAP,
+        "every storage as low as it can stand, in the order of the problem",
+    ),
     "nearest_end": Rule(
         _first_and_longest_alive_first, NEAREST_END, "an allocator that knows lifetimes: beside what ends with it"
     ),
     "onnxruntime": Rule(
-        _first_alive_first,
+        lambda instance: np.argsort(instance.begin, kind="stable"),
         SMALLEST_GAP,
         "ONNX Runtime: in the order in which they begin to live, into the smallest gap",
     ),
@@ -294,6 +290,12 @@ RULES = {
     ),
 }
 """The rules by name, in the order in which ``auto`` begins with them."""
+
+
+def by_rule(rule: Rule, instance: LayoutInstance) -> Places:
+    """The layout of a rule."""
+    return place(instance, rule.order(instance), rule.gap)
+
 
 WASTES = (0.003, 0.01, 0.1, 0.3)
 """What waste counts for more allocators: of ten thousands of storages, they are the best that there is."""
@@ -337,7 +339,7 @@ def _reach(instance: LayoutInstance, standing: list[int], j: int, top: IntArray)
     return int(top[rows[together]].max(initial=0))
 
 
-def carry_out(rule: Callable[[LayoutInstance], Places], problem: MemoryLayout, run: Run) -> None:
+def carry_out(build: Callable[[LayoutInstance], Places], problem: MemoryLayout, run: Run) -> None:
     """Report the layout of a rule.
 
     Raises
@@ -349,7 +351,7 @@ def carry_out(rule: Callable[[LayoutInstance], Places], problem: MemoryLayout, r
     reason = contradiction(instance)
     if reason is not None:
         raise NoPlanError(reason)
-    places = rule(instance)
+    places = build(instance)
     if (places.pool < 0).any():
         raise NoPlanError("with this rule, a storage fits into no pool that it may stand in")
     report(problem, instance, places, run)
@@ -365,7 +367,7 @@ def solve_baselines(problem: MemoryLayout, run: Run) -> Outcome:
         run.proved(int(instance.live.max(initial=0)), "live bytes")
     run.enter("greedy rules")
     for rule in RULES.values():
-        report(problem, instance, place(instance, rule.order(instance), rule.gap), run)
+        report(problem, instance, by_rule(rule, instance), run)
         if run.should_stop():
             return Outcome(run.termination())
     order = _first_and_longest_alive_first(instance)
@@ -376,13 +378,10 @@ def solve_baselines(problem: MemoryLayout, run: Run) -> Outcome:
     return Outcome(run.termination())
 
 
-def _placed(rule: Rule, instance: LayoutInstance) -> Places:
-    return place(instance, rule.order(instance), rule.gap)
+BUILDERS: dict[str, tuple[Callable[[LayoutInstance], Places], str]] = {
+    **{name: (partial(by_rule, rule), rule.about) for name, rule in RULES.items()},
+    "executorch": (executorch, "ExecuTorch: objects, which storages by size share in turns or in layers"),
+}
 
-
-_BUILDERS: dict[str, tuple[Callable[[LayoutInstance], Places], str]]
-_BUILDERS = {name: (partial(_placed, rule), rule.about) for name, rule in RULES.items()}
-_BUILDERS["executorch"] = (executorch, "ExecuTorch: objects, which storages by size share in turns or in layers")
-
-for _name, (_build, _about) in _BUILDERS.items():
+for _name, (_build, _about) in BUILDERS.items():
     register_rule(MemoryLayout, _name, partial(carry_out, _build), _about, supports=(VIOLATIONS,), baseline=True)

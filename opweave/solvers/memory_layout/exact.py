@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.memory_layout.instance import lower
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.result import Termination
@@ -25,6 +25,7 @@ from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Deci
 from opweave.solvers.memory_layout.sections import (
     PLAIN_TURNS,
     PORTFOLIO,
+    Choice,
     Space,
     choices,
     live_bytes,
@@ -147,8 +148,8 @@ def _packed(
     if base > height or not len(rest):
         return Decision(REFUTED, None, 0) if base > height else Decision(FOUND, stand, 0)
     inside, states = window_of(space, rest, low, high), 0
-    for rank in islice(_various(inside, seed), tries):
-        decision = pack(inside, height - base, rank, len(rest) + BACKTRACKS, should_stop)
+    for choice in islice(_various(inside, seed), tries):
+        decision = pack(inside, height - base, choice, len(rest) + BACKTRACKS, should_stop)
         states += decision.states
         if decision.offset is not None:
             stand[~through] = base + decision.offset
@@ -158,8 +159,8 @@ def _packed(
     return Decision(UNDECIDED, None, states)
 
 
-def _various(space: Space, seed: int) -> Iterator[FloatArray]:
-    """The ranks of the portfolio once, then disturbed ones."""
+def _various(space: Space, seed: int) -> Iterator[Choice]:
+    """The choices of the portfolio once, then disturbed ones."""
     source = choices(space, seed)
     return chain(islice(source, len(PORTFOLIO)), islice(source, (PLAIN_TURNS - 1) * len(PORTFOLIO), None))
 
@@ -169,9 +170,6 @@ FIRST_STATES, GROWTH = 4, 4
 
 SHARES = (1.0, 0.5, 0.2, 0.05)
 """Shares of its distance from the bound by which local search lowers a layout."""
-
-WINDOW, WINDOWS = 2, 8
-"""Sections on either side of a peak in a first window, which grows by turns, and number of peaks."""
 
 LARGE = 1_500
 """Storages above which heights in the middle come before the lower bound, which takes long."""
@@ -236,13 +234,11 @@ class Arena:
             self._grow_within(self.bound, FIRST_SHARES[0], len(PORTFOLIO))
         source = choices(self.space, self.run.seed)
         while not self.settled():
-            rounds = list(islice(source, len(PORTFOLIO)))
             if count > LARGE:
                 self._grow(per_storage)
                 self._eject(per_storage * FIRST_STEPS // count)
             before = self.states
-            self._narrow_windows(next(source), per_storage)
-            self._narrow(rounds, per_storage)
+            self._narrow(list(islice(source, len(PORTFOLIO))), per_storage)
             spent = max(self.states - before, per_storage * count) // 2
             self._eject(spent)
             per_storage *= GROWTH
@@ -250,7 +246,7 @@ class Arena:
                 return False
         return True
 
-    def _narrow(self, orders: list[FloatArray], per_storage: int) -> None:
+    def _narrow(self, orders: list[Choice], per_storage: int) -> None:
         """Search at the bound, then in the middle between what failed and the best layout."""
         failed, budget = self.bound - 1, per_storage * len(self.rows)
         if per_storage == FIRST_STATES and self.height > self.bound and len(self.rows) <= LARGE:
@@ -269,10 +265,10 @@ class Arena:
                 return
             target = self.height - 1 if self.offset is None else min((failed + self.height) // 2 + 1, self.height - 1)
 
-    def _try(self, target: int, orders: list[FloatArray], budget: int) -> bool:
+    def _try(self, target: int, orders: list[Choice], budget: int) -> bool:
         """Search at one height in several orders; return whether it was decided."""
-        for rank in orders:
-            decision = pack(self.space, target, rank, budget, self.run.should_stop)
+        for choice in orders:
+            decision = pack(self.space, target, choice, budget, self.run.should_stop)
             self.states += decision.states
             if decision.offset is not None:
                 self._take(decision.offset)
@@ -283,25 +279,6 @@ class Arena:
             if self.run.should_stop():
                 break
         return False
-
-    def _narrow_windows(self, rank: FloatArray, per_storage: int) -> None:
-        """Raise the bound by sections around its peak that cannot be packed, whatever lies elsewhere."""
-        if per_storage == FIRST_STATES or len(self.rows) < 2 * WINDOW:
-            return
-        space = self.space
-        live = live_bytes(space.size, space.first, space.after, space.sections)
-        width = WINDOW * per_storage // FIRST_STATES
-        for peak in np.argsort(-live, kind="stable")[:WINDOWS].tolist():
-            while self.bound < self.height and not self.settled():
-                inside = (space.first <= peak + width) & (space.after > peak - width)
-                if inside.all():
-                    return
-                window = window_of(space, inside, 0, space.sections)
-                decision = pack(window, self.bound, rank[inside], per_storage * len(window.size), self.run.should_stop)
-                self.states += decision.states
-                if decision.answer != REFUTED:
-                    break
-                self._raise(self.bound + 1, "windows of time")
 
     def _grow(self, per_storage: int) -> None:
         """Lay out from its peak outward, at its bound and in the middle between that and its best layout."""

@@ -7,7 +7,7 @@ contains both, so sections replace time. A storage is in consecutive sections, `
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,17 @@ SIZE, ALIGNMENT, FIXED, FIRST, AFTER = range(5)
 """Rows of a space's columns."""
 
 
+class _Row:
+    """A row of a space's columns."""
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+
+    def __get__(self, space: Any, _: object = None) -> IntArray:
+        found: IntArray = space.columns[self.row]
+        return found
+
+
 class Space(NamedTuple):
     """Storages of one arena, all with at least one byte.
 
@@ -33,41 +44,21 @@ class Space(NamedTuple):
         that divides its offset, its given offset or ``FREE``, and its sections, from the first to before the last.
     members_start, members
         Storages of every section.
+    kin_start, kin
+        For every storage, the others with the same sections and alignment, without fixed offsets.
     """
 
     columns: IntMatrix
     members_start: IntArray
     members: IntArray
+    kin_start: IntArray
+    kin: IntArray
 
-    @property
-    def size(self) -> IntArray:
-        """Bytes of every storage."""
-        column: IntArray = self.columns[SIZE]
-        return column
-
-    @property
-    def alignment(self) -> IntArray:
-        """What divides the offset of every storage."""
-        column: IntArray = self.columns[ALIGNMENT]
-        return column
-
-    @property
-    def fixed(self) -> IntArray:
-        """The given offset of every storage, or ``FREE``."""
-        column: IntArray = self.columns[FIXED]
-        return column
-
-    @property
-    def first(self) -> IntArray:
-        """The first section of every storage."""
-        column: IntArray = self.columns[FIRST]
-        return column
-
-    @property
-    def after(self) -> IntArray:
-        """The section after the last of every storage."""
-        column: IntArray = self.columns[AFTER]
-        return column
+    size = _Row(SIZE)
+    alignment = _Row(ALIGNMENT)
+    fixed = _Row(FIXED)
+    first = _Row(FIRST)
+    after = _Row(AFTER)
 
     @property
     def sections(self) -> int:
@@ -128,8 +119,15 @@ def space_of(
     Each array has shape (storages,).
     """
     first, after, count = sections_of(begin, end)
-    inside = members_of(first, after, count) if members else Adjacency.from_pairs(count, first[:0], after[:0])
-    return Space(np.stack([size, alignment, fixed, first, after]).astype(np.int64), inside.start, inside.items)
+    columns = np.stack([size, alignment, fixed, first, after]).astype(np.int64)
+    inside, kin = (
+        Adjacency.from_pairs(count, first[:0], first[:0]),
+        Adjacency.from_pairs(len(size), first[:0], first[:0]),
+    )
+    if members:
+        inside = members_of(first, after, count)
+        kin = _kin(np.stack([first, after, alignment, np.where(fixed < 0, FREE, np.arange(len(first)))]))
+    return Space(columns, inside.start, inside.items, kin.start, kin.items)
 
 
 def space_in(instance: LayoutInstance, rows: IntArray, pool: int) -> Space:
@@ -145,16 +143,45 @@ def space_in(instance: LayoutInstance, rows: IntArray, pool: int) -> Space:
     )
 
 
+def _kin(keys: IntMatrix) -> Adjacency:
+    """For every column, the other columns that are equal."""
+    count = keys.shape[1]
+    order = np.lexsort(keys)
+    new = np.append(True, (np.diff(keys[:, order]) != 0).any(axis=0))[:count]
+    group = np.empty(count, dtype=np.int64)
+    group[order] = np.cumsum(new) - 1
+    groups = Adjacency.from_pairs(int(group.max(initial=-1)) + 1, group, np.arange(count))
+    column, other = groups.entries(group)
+    apart = column != other
+    return Adjacency.from_pairs(count, column[apart], other[apart])
+
+
 def window_of(space: Space, rows: IntArray | BoolArray, low: int, high: int, *, members: bool = True) -> Space:
     """The space of some storages in the sections from ``low`` to before ``high``, and no time beyond."""
     first, after = (np.clip(each[rows], low, high) for each in (space.first, space.after))
     return space_of(first, after, space.size[rows], space.alignment[rows], space.fixed[rows], members=members)
 
 
-PORTFOLIO = ("TWA", "OTW", "WTU", "ATW", "UW", "TO", "TWI", "OI", "UTW")
-"""Orders by sorting keys, of which the first one decides: *T* most live bytes in one of its sections, *W* number of
-sections, *A* bytes times sections, *O* number of storages that are live together with it, *U* late last section, *I*
-position in the problem."""
+BY_SECTION, BY_STORAGE = 0, 1
+"""What the search branches on: which storage lies lowest in a section, or whether a storage lies on the ground."""
+
+PORTFOLIO = (
+    (BY_STORAGE, "TWA"),
+    (BY_STORAGE, "OTW"),
+    (BY_SECTION, "WTU"),
+    (BY_STORAGE, "ATW"),
+    (BY_STORAGE, "UW"),
+    (BY_SECTION, "TO"),
+    (BY_SECTION, "TWI"),
+    (BY_STORAGE, "WTU"),
+    (BY_SECTION, "UW"),
+    (BY_SECTION, "OI"),
+    (BY_SECTION, "TWA"),
+    (BY_STORAGE, "UTW"),
+)
+"""Branching and sorting keys, of which the first one decides: *T* most live bytes in one of its sections, *W* number of
+sections, *A* bytes times sections, *O* number of storages that are live together with it, *L* early first section, *U*
+late last section, *I* position in the problem."""
 
 PLAIN_TURNS = 3
 """Turns in which the portfolio is used as it is."""
@@ -163,8 +190,27 @@ NOISE = (0.005, 0.02, 0.06, 0.15)
 """Standard deviations of the positions in later orders, as shares of the number of storages."""
 
 
-def choices(space: Space, seed: int) -> Iterator[FloatArray]:
-    """Endless ranks of all storages, of which the least comes first: the portfolio, in some turns, then disturbed."""
+class Choice(NamedTuple):
+    """How a search chooses.
+
+    Attributes
+    ----------
+    branching
+        What it branches on.
+    rank
+        Storages of the least rank come first. Shape (storages,).
+    blame
+        How often every section has refuted a state; such sections come first. Choices of the portfolio have their own,
+        and disturbed ones share theirs, so that they learn from each other. Shape (sections,).
+    """
+
+    branching: int
+    rank: FloatArray
+    blame: FloatArray
+
+
+def choices(space: Space, seed: int) -> Iterator[Choice]:
+    """Endless choices: those of the portfolio, in some turns, then disturbed ones."""
     count = len(space.size)
     width = space.after - space.first
     live = live_bytes(space.size, space.first, space.after, space.sections)
@@ -173,17 +219,23 @@ def choices(space: Space, seed: int) -> Iterator[FloatArray]:
         "W": width,
         "A": width * space.size.astype(np.float64),
         "O": _company(space),
+        "L": -space.first,
         "U": space.after,
         "I": -np.arange(count),
     }
-    plain = [np.argsort(np.lexsort([-keys[key] for key in reversed(name)])).astype(np.float64) for name in PORTFOLIO]
+    plain = []
+    for branching, name in PORTFOLIO:
+        rank = np.empty(count)
+        rank[np.lexsort([-keys[key] for key in reversed(name)])] = np.arange(count)
+        plain.append((branching, rank))
     for _ in range(PLAIN_TURNS):
-        yield from plain
-    noise = np.random.default_rng(seed)
+        for branching, rank in plain:
+            yield Choice(branching, rank, np.ones(space.sections))
+    noise, blame = np.random.default_rng(seed), np.ones(space.sections)
     while True:
         for share in NOISE:
-            for rank in plain:
-                yield rank + share * count * noise.standard_normal(count)
+            for branching, rank in plain:
+                yield Choice(branching, rank + share * count * noise.standard_normal(count), blame)
 
 
 def _most(live: IntArray, space: Space) -> IntArray:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import IntArray, IntMatrix
+from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.solvers.loops import helper
 from opweave.solvers.memory_layout.sections import AFTER, ALIGNMENT, FIRST, FIXED, SIZE, Space, live_bytes
 
@@ -57,6 +57,7 @@ class Stack(NamedTuple):
 
     values: IntArray
     offset: IntArray
+    blame: FloatArray
     stamp: IntArray
     trail: IntMatrix
     queue: IntArray
@@ -109,6 +110,7 @@ def refute(now: Stack, sections: int, t: int) -> bool:
     while now.scalars[QUEUED] > 0:
         now.scalars[QUEUED] -= 1
         now.waits[now.queue[now.scalars[QUEUED]]] = 0
+    now.blame[t] += 1.0
     now.scalars[BAD_LOW] = now.values[LOW * sections + t]
     now.scalars[BAD_HIGH] = now.values[HIGH * sections + t]
     return False
@@ -272,7 +274,7 @@ def put_down(space: Space, now: Stack, j: int, offset: int) -> None:
     put(values, stamp, trail, scalars, STARTING * sections + first, values[STARTING * sections + first] - 1)
 
 
-def empty_stack(space: Space) -> Stack:
+def empty_stack(space: Space, blame: FloatArray) -> Stack:
     """The state in which nothing is placed; all sections are queued."""
     sections, count = space.sections, len(space.size)
     rows, columns = np.zeros((SECTION_ROWS, sections), np.int64), np.zeros((STORAGE_ROWS, count), np.int64)
@@ -285,12 +287,7 @@ def empty_stack(space: Space) -> Stack:
     columns[WHY_LOW] = sections
     values = np.concatenate([rows.ravel(), columns.ravel()])
     most = min(LONGEST_TRAIL, len(values) * (count + sections + 2))
-    return Stack(
-        values=values,
-        offset=np.zeros(count, dtype=np.int64),
-        stamp=np.full(len(values), -1, dtype=np.int64),
-        trail=np.empty((2, most), dtype=np.int64),
-        queue=np.arange(sections, dtype=np.int64),
-        waits=np.ones(sections, dtype=np.int64),
-        scalars=np.asarray([0, 0, sections, 0, 0, -1, 1], dtype=np.int64),
-    )
+    offset, stamp = np.zeros(count, dtype=np.int64), np.full(len(values), -1, dtype=np.int64)
+    queue, waits = np.arange(sections, dtype=np.int64), np.ones(sections, dtype=np.int64)
+    scalars = np.asarray([0, 0, sections, 0, 0, -1, 1], dtype=np.int64)
+    return Stack(values, offset, blame, stamp, np.empty((2, most), dtype=np.int64), queue, waits, scalars)

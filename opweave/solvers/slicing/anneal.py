@@ -61,9 +61,8 @@ def state_of(plan: IntMatrix) -> State:
     weights, ends = np.zeros((2, devices))
     seconds, old_seconds = np.zeros((2, count))
     stamp, touched = np.full(count, -2, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    return State(
-        plan.copy(), np.zeros_like(plan), np.zeros_like(plan), weights, ends, seconds, old_seconds, stamp, touched
-    )
+    old = plan * (np.arange(plan.shape[1]) < CUT)
+    return State(plan.copy(), old, np.zeros_like(plan), weights, ends, seconds, old_seconds, stamp, touched)
 
 
 @helper

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.solvers.batched_mapping.anneal import DRAWS, anneal, new_walk
@@ -59,9 +58,9 @@ def test_annealing_knows_the_length_of_its_plans(problem, seed):
         return
 
     def annealed(where, order, draws, heat):
-        best = where.copy(), order.copy()
-        fixed = search.arrays, no_strings(search.arrays, where), order, search.tail, search.strings
-        return best, anneal.py_func(*fixed, draws, heat, *best, new_walk(search.arrays, where.shape[1]))
+        fixed, walk = (search.arrays, no_strings(search.arrays, where), order), new_walk(search.arrays, where)
+        found = anneal.py_func(*fixed, search.tail, search.strings, draws, heat, walk)
+        return (walk.best_where, walk.best_order), found
 
     where, order = search.best.where.copy(), search.best.order.copy()
     draws = np.random.default_rng(seed).random((200, DRAWS))
@@ -316,22 +315,6 @@ def test_identities_stay_right_where_edges_close_circles():
     for seed in range(3):
         problem = stacked(Stack(modules=1, nodes=6, seed=seed), 4)
         assert ow.solve(problem, solver="local", seed=int(rng.integers(99))).verified
-
-
-def test_one_servers_plan_on_every_server():
-    problem = on_servers(1, 2, 2, 5)  # the second server gets two inputs, the first three
-    result = ow.solve(problem, solver="replicated")
-    assert result.verified
-    inputs = result.solution.inputs_by_device()
-    assert sum(count for (op, device), count in inputs.items() if op == "l0.norm" and device.startswith("s0")) == 3
-
-    def reached(now: ow.results.Progress) -> bool:
-        return now.objective is not None and now.objective <= result.objective
-
-    assert ow.solve(problem, time_limit=60.0, callback=reached).objective <= result.objective
-    single = ow.solve(stacked(SMALL, 4), solver="replicated")
-    assert single.solution is None
-    assert "equal servers" in single.reason
 
 
 @pytest.mark.parametrize("batch", [1, 2])

@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.memory_layout.exact import FIRST_STATES, Arena
 from opweave.solvers.memory_layout.search import FOUND, REFUTED, pack
-from opweave.solvers.memory_layout.sections import Space, choices, live_bytes, sections_of, space_of
+from opweave.solvers.memory_layout.sections import (
+    BY_SECTION,
+    BY_STORAGE,
+    Choice,
+    Space,
+    live_bytes,
+    sections_of,
+    space_of,
+)
 from opweave.solvers.run import Run
 from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts
@@ -65,13 +72,15 @@ def least_height(space: Space) -> int | None:
     return min(found, default=None)
 
 
-@settings(max_examples=100)
+@pytest.mark.parametrize("branching", [BY_SECTION, BY_STORAGE])
+@settings(max_examples=50)
 @given(space=spaces(), seed=st.integers(0, 9))
-def test_search_at_every_height_agrees_with_every_order(space: Space, seed: int) -> None:
+def test_search_at_every_height_agrees_with_every_order(branching: int, space: Space, seed: int) -> None:
     least, noise = least_height(space), np.random.default_rng(seed)
     lowest = int(live_bytes(space.size, space.first, space.after, space.sections).max())
     for height in range(lowest - 1, (least or lowest) + 2):
-        decision = pack(space, height, noise.standard_normal(len(space.size)), 10**6, Run().should_stop)
+        rank, blame = noise.standard_normal(len(space.size)), 1.0 + noise.random(space.sections)
+        decision = pack(space, height, Choice(branching, rank, blame), 10**6, Run().should_stop)
         assert decision.answer == (FOUND if least is not None and height >= least else REFUTED)
         if decision.offset is not None:
             _check(space, decision.offset, height)
@@ -117,17 +126,6 @@ def test_an_arena_that_is_too_small_says_how_much_is_needed() -> None:
     result = ow.solve(problem)
     assert result.status is ow.Status.INFEASIBLE
     assert result.reason == "every layout needs at least 8 bytes; pool 'sram' has 7"
-
-
-def test_a_window_that_cannot_be_packed_raises_the_bound() -> None:
-    """Nothing fits into the two bytes below the given offset, wherever everything else lies."""
-    chain = [(k, k + 2, 3) for k in range(60)]
-    problem = ow.MemoryLayout(lifetimes=lifetimes((30, 31, 2), (30, 31, 3), (30, 31, 3), *chain), fixed={"s0": 2})
-    arena = Arena(problem, Run())
-    assert arena.bound == problem.live_peak == 14
-    arena._narrow_windows(next(choices(arena.space, 0)), 4 * FIRST_STATES)
-    assert arena.bound == 16
-    assert ow.solve(problem).objective == 16
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -15,8 +15,8 @@ from opweave.solvers.memory_ordering.arrays import BACKWARD, FORWARD, OrderingAr
 from opweave.solvers.memory_ordering.baselines import BY_NAME, greedy
 from opweave.solvers.memory_ordering.bounds import own_footprints, peak_bound, step_bound
 from opweave.solvers.memory_ordering.closure import OUTSIDE, least_live, sides_around
-from opweave.solvers.memory_ordering.exact import improve
-from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide, propagate
+from opweave.solvers.memory_ordering.exact import improve, propagate
+from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide
 from opweave.solvers.memory_ordering.totals import shift
 from opweave.solvers.run import Run
 from tests.oracles.memory_ordering import all_orders, best_ordering_by_states

@@ -28,7 +28,7 @@ def check_moves(instance: SlicingInstance, seed: int, moves: int) -> int:
     count, devices = instance.operators, len(instance.devices)
     old = random_plan(instance, rng)
     memory, peak = empty_memory(arrays), np.zeros(devices, dtype=np.int64)
-    proposed_excess(arrays, memory, 0, count, np.arange(count), count, np.zeros_like(old), old)
+    proposed_excess(arrays, memory, 0, count, np.arange(count), count, old * (np.arange(devices + 2) < 1), old)
     accept(memory)
     for _ in range(moves):
         other, new = random_plan(instance, rng), old.copy()
