@@ -174,9 +174,7 @@ def inserted(rule: ListRule, instance: BatchedInstance, arrays: BatchArrays, str
             f"operator {instance.names[stuck]!r} could not be spread over devices: batch sizes, memory or links "
             "did not fit after the operators before it were placed"
         )
-    plan = plan_of(arrays, where, order_by_start(instance, where, end))  # the same order, every batch as soon as it can
-    makespan = float(end.max(initial=0.0))
-    return plan if plan.makespan <= makespan else BatchPlan(where, plan.order, end, makespan)
+    return plan_of(arrays, where, order_by_start(instance, where, end))  # the same order, every batch as soon as it can
 
 
 def _alone(instance: BatchedInstance) -> FloatArray:
@@ -335,7 +333,7 @@ BASELINES: dict[str, tuple[Builder, str]] = {
 
 def attempts(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> Iterator[BatchPlan]:
     """The plans of all baselines that find one."""
-    for build, _ in BASELINES.values():
+    for build, _ in BASELINES.values() if instance.operators else ():
         with suppress(NoPlanError):
             yield from build(instance, arrays, strings)
 

@@ -14,8 +14,8 @@ average:
 * the plan is no shorter than start[i] + run[i], nor than the work of any device.
 
 Large batches save work and small batches shorten the passage. Bounds by work or by paths alone each let a relaxed plan
-choose the better size; these rows together do not. Memory limits are additional rows. Delays and batches of different sizes
-become linear because every row is an average over the inputs.
+choose the better size; these rows together do not. Memory limits are additional rows. Delays and batches of different
+sizes become linear because every row is an average over the inputs.
 """
 
 from __future__ import annotations

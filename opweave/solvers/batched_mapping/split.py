@@ -125,7 +125,10 @@ class Split:
                 if not free and self.separates:
                     open_ends = part.problem.model_copy(update={"constraints": ()})
                     free = solve_part(open_ends, self.solver, self.seconds, self.run).bound
-                self.low[part.key] = max(free, _quick_bound(part))
+                try:
+                    self.low[part.key] = max(free, critical_path(lower(part.problem)))
+                except ContradictionError:
+                    self.low[part.key] = math.inf
 
     def solve(self) -> None:
         """Solve the parts on the shortest path, until the whole path is solved.
@@ -196,14 +199,6 @@ class Split:
             if not (closed[channel, before].all() and closed[later.operators, channel].all()):
                 return False
         return True
-
-
-def _quick_bound(part: ModuleProblem) -> float:
-    """A quick lower bound of a part; inf when some operator cannot run."""
-    try:
-        return critical_path(lower(part.problem))
-    except ContradictionError:
-        return math.inf
 
 
 @named_solver(

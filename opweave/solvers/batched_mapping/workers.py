@@ -8,7 +8,6 @@ from opweave.formulations.batched_mapping import diviml, programs  # noqa: F401 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, lower, lower_unless_short
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.placement.spec import Placement
 from opweave.solvers.auto import register_auto
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.baselines import all_strings, attempts, groups_of
@@ -19,8 +18,7 @@ from opweave.solvers.batched_mapping.unsplit import prove_one_input, solve_unspl
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.known import CpSat
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.registry import find_solver
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.run import Run
 from opweave.solvers.workers import Steps, Worker
 
 
@@ -30,8 +28,6 @@ def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
         instance = lower(problem)
     except ContradictionError:
         return None
-    if not instance.operators:
-        return BatchedSchedule(batches=())
     plans = attempts(instance, arrays_of(instance), all_strings(instance, groups_of(problem)))
     schedules = (solution_of(instance, plan) for plan in sorted(plans, key=lambda plan: plan.makespan))
     return next((schedule for schedule in schedules if problem.evaluate(schedule).feasible), None)
@@ -47,7 +43,7 @@ def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
     """List schedules first. A batch that cannot be split is a placement; else bounds, local search and CP-SAT."""
     lists = Steps("lists", solve_lists, problem)
     if lower_unless_short(problem).granules == 1:
-        return [lists, Steps("placement", partial(solve_unsplit, _placed), problem)]
+        return [lists, Steps("placement", partial(solve_unsplit, None), problem)]
     return [
         lists,
         Steps("local", solve_local, problem),
@@ -55,11 +51,6 @@ def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
         Steps("one input", prove_one_input, problem),
         *([Steps("cp-sat", partial(run_engine, engine=CpSat()), problem)] if CpSat().missing() is None else []),
     ]
-
-
-def _placed(problem: Placement, run: Run) -> Outcome:
-    """The portfolio of placement."""
-    return find_solver(problem, "auto").run(problem, run)
 
 
 register_auto(

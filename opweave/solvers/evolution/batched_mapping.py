@@ -84,7 +84,7 @@ class BatchedEncoding(ScheduleGenes):
 
     def seeds(self) -> Iterator[FloatArray]:
         """The list schedulers' plans, split and whole."""
-        plans = attempts(self.instance, self.arrays, self._strings) if self.instance.operators else ()
+        plans = attempts(self.instance, self.arrays, self._strings)
         return (self._row(plan.where, plan.end) for plan in plans if np.isfinite(plan.makespan))
 
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.measures import MEASURES
-from opweave.solvers.evolution.encoding import KeyedGenes, encoding_of
+from opweave.solvers.evolution.encoding import encoding_of
 from opweave.solvers.evolution.objectives import Objectives, Worth
 from tests.strategies.batched_mapping import batched_mappings
 from tests.strategies.pipeline import pipelines
@@ -26,7 +25,6 @@ INSTANCES = {
     "pipeline": pipelines(6, 5),
     "slicing": slicings(3, 3),
 }
-NONE = np.zeros(0, dtype=np.int64)
 QUICK = settings(max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
@@ -57,14 +55,6 @@ def test_by_hand() -> None:
     encoding = objectives_of(PROBLEMS["memory_ordering"]).encoding
     assert encoding.decode(np.asarray([0.9, 0.1, 0.5])).order == ("b", "a", "c")
     assert encoding.decode(np.asarray([0.2, 0.3, 0.0])).order == ("a", "b", "c")
-
-
-def test_choices_by_hand() -> None:
-    """The first thing may go to devices 0 and 2, the second one only to device 1."""
-    genes = KeyedGenes(np.asarray([[True, False, True], [False, True, False]]), Adjacency.from_pairs(0, NONE, NONE))
-    picked = genes.options(np.asarray([[0.0, 0.0], [0.49, 1.0], [0.5, 0.5], [1.0, 0.3]]))
-    assert picked.tolist() == [[0, 1], [0, 1], [2, 1], [2, 1]]
-    assert genes.options(genes.genes_of(np.asarray([2, 1]))[None]).tolist() == [[2, 1]]
 
 
 @pytest.mark.parametrize("kind", INSTANCES)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 
 import opweave as ow
 from opweave.formulations.memory_layout.instance import lower
-from opweave.problems.arrays import NO_LIMIT
 from opweave.problems.memory_layout.spec import Layout
 from opweave.solvers.memory_layout.annealing import (
     DRAWS,
@@ -97,25 +96,6 @@ def test_what_stands_in_the_way_makes_room() -> None:
     assert run.objective == pytest.approx(1 / 9 + 9)
     solve_annealing(problem, run)
     assert run.objective == pytest.approx(9 / 9 + 1)
-
-
-def test_blocks_that_share_a_pool_or_have_an_offset_stay() -> None:
-    problem = small(10, 3)
-    held = problem.model_copy(update={"fixed": {"s0": 0}, "together": (("s1", "s2"),)})
-    found = moves_of(lower(held))
-    assert found is not None
-    assert found[1].movable.tolist() == [3, 4, 5, 6, 7, 8, 9]
-
-
-def test_the_same_seed_gives_the_same_layout() -> None:
-    problem = small(30, 5)
-    found = []
-    for _ in range(2):
-        run = begun(problem, seed=7)
-        solve_annealing(problem, run)
-        found.append(run.best)
-    assert found[0] == found[1]
-    assert lower(problem).capacity[-1] == NO_LIMIT
 
 
 @pytest.mark.parametrize("objective", ["arena", "traffic"])

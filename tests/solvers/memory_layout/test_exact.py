@@ -126,10 +126,3 @@ def test_an_arena_that_is_too_small_says_how_much_is_needed() -> None:
     result = ow.solve(problem)
     assert result.status is ow.Status.INFEASIBLE
     assert result.reason == "every layout needs at least 8 bytes; pool 'sram' has 7"
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_lanes_share_what_they_find(threads: int) -> None:
-    problem = ow.MemoryLayout(lifetimes=lifetimes((0, 4, 2), (0, 2, 3), (2, 4, 3), (3, 6, 9), (5, 9, 4), (1, 6, 2)))
-    result = ow.solve(problem, threads=threads, time_limit=5.0)
-    assert (result.status, result.objective) == (ow.Status.OPTIMAL, best_layout(problem)[0])
