@@ -153,7 +153,6 @@ def servers(*, smoke: bool) -> None:
     rows = [
         ("pure data parallelism", "-", value(problem, "data_parallel")),
         ("one server's plan, a share of the layers each", "5.7", count * by_layers if by_layers else None),
-        ("one server's plan, a share of the inputs each", "-", value(problem, "replicated")),
         ("list schedule, HEFT", "-", value(problem, "heft")),
         ("auto, all servers; it contains the one before", "6.3", result.objective),
         ("no plan exceeds", "9.9", result.bound),

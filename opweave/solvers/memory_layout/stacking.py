@@ -287,13 +287,7 @@ def empty_stack(space: Space, blame: FloatArray) -> Stack:
     columns[WHY_LOW] = sections
     values = np.concatenate([rows.ravel(), columns.ravel()])
     most = min(LONGEST_TRAIL, len(values) * (count + sections + 2))
-    return Stack(
-        values=values,
-        offset=np.zeros(count, dtype=np.int64),
-        blame=blame,
-        stamp=np.full(len(values), -1, dtype=np.int64),
-        trail=np.empty((2, most), dtype=np.int64),
-        queue=np.arange(sections, dtype=np.int64),
-        waits=np.ones(sections, dtype=np.int64),
-        scalars=np.asarray([0, 0, sections, 0, 0, -1, 1], dtype=np.int64),
-    )
+    offset, stamp = np.zeros(count, dtype=np.int64), np.full(len(values), -1, dtype=np.int64)
+    queue, waits = np.arange(sections, dtype=np.int64), np.ones(sections, dtype=np.int64)
+    scalars = np.asarray([0, 0, sections, 0, 0, -1, 1], dtype=np.int64)
+    return Stack(values, offset, blame, stamp, np.empty((2, most), dtype=np.int64), queue, waits, scalars)

@@ -17,8 +17,8 @@ from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.solution import Solution
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.anneal import DRAWS, anneal, scratch_for
-from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
+from opweave.solvers.slicing.anneal import DRAWS, anneal, state_of
+from opweave.solvers.slicing.arrays import CUT, MODE, SlicingArrays, arrays_of, is_limited, judge, matrix_of
 from opweave.solvers.slicing.baselines import RULES, teams
 from opweave.solvers.slicing.geneflow import scattered
 from opweave.solvers.slicing.memory import empty_memory
@@ -111,7 +111,7 @@ class LocalSearch:
         rng = np.random.default_rng((self.run.seed, number))
         hottest = FIRST_HEAT[number % len(FIRST_HEAT)] * origin.seconds
         movable = len(self.instance.names)
-        mode, cuts = origin.mode.copy(), origin.cuts.copy()
+        plan = matrix_of(origin.mode, origin.cuts)
         penalty, soft = self._penalty(origin), 1.0 if self.best is None else SOFT
         moves = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OPERATOR * movable))
         piece = max(1, min(moves // 8, PIECE // movable))
@@ -121,16 +121,11 @@ class LocalSearch:
             passed = (self.run.elapsed() - began) / left if left else 0.0
             progress = min(1.0, max(done / moves, passed))
             heat = np.maximum(0.0, hottest * (1.0 - progress - np.arange(count) / moves))
-            best_mode, best_cuts = np.zeros_like(mode), np.zeros_like(cuts)
-            cost = penalty * soft ** (1.0 - progress)
-            memory = empty_memory(self.arrays, len(mode), len(self.instance.devices))
-            draws = rng.random((count, DRAWS))
-            plans = (mode, cuts, best_mode, best_cuts)
-            found = anneal(self.arrays, cost, draws, heat, *plans, memory, scratch_for(mode, cuts))
-            if math.isfinite(found):
-                improved = self.consider(judged(self.arrays, best_mode, best_cuts)) or improved
-            else:
-                self.consider(judged(self.arrays, mode.copy(), cuts.copy()))
+            now, cost = state_of(plan), penalty * soft ** (1.0 - progress)
+            found = anneal(self.arrays, cost, rng.random((count, DRAWS)), heat, now, empty_memory(self.arrays))
+            kept = now.best if math.isfinite(found) else now.plan
+            better = self.consider(judged(self.arrays, kept[:, MODE].copy(), kept[:, CUT:].copy()))
+            improved, plan = improved or better, now.plan
             done += count
         return improved
 

@@ -16,7 +16,7 @@ from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.registry import find_solver
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.arrays import SlicingArrays, is_limited, judge, operator_seconds
+from opweave.solvers.slicing.arrays import SlicingArrays, is_limited, judge, matrix_of, operator_seconds
 
 MOST_SECONDS, SHARE = 5.0, 0.2
 """Most seconds for the order, and the largest share of the time limit."""
@@ -98,10 +98,8 @@ def _settle(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntArray, allow
     best, chosen = np.inf, int(allowed.argmax())
     for k in np.flatnonzero(allowed).tolist():
         cuts[v], cuts[v, k + 1 :] = 0, 1
-        ends = np.zeros(len(allowed))
-        seconds = operator_seconds(
-            arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading, v, mode, cuts, ends
-        )
+        plan, ends = matrix_of(mode, cuts), np.zeros(len(allowed))
+        seconds = operator_seconds(arrays.ops, arrays.flows, arrays.times, arrays.links, v, plan, ends)
         if seconds < best:
             best, chosen = seconds, k
     cuts[v], cuts[v, chosen + 1 :] = 0, 1

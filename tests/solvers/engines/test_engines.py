@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from pyomo.environ import Constraint as Row
@@ -16,7 +15,6 @@ from opweave.formulations.formulation import OutOfTimeError, find_formulation
 from opweave.solvers.engines.answers import Verdict
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.known import Engine, Highs
-from opweave.solvers.engines.linear_child import rebuild
 from opweave.solvers.engines.task import Task
 from opweave.solvers.placement.engines import KNOWN_BEFORE
 from opweave.solvers.run import Run
@@ -25,7 +23,6 @@ from tests.formulations.placement.instances import random_placement
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.solvers.engines import fakes
 from tests.solvers.engines.fakes import FakeChild, FakeCpSat
-from tests.solvers.engines.test_highs import knapsack
 from tests.strategies.specs import memory_orderings
 from tests.tiny import PROBLEMS
 
@@ -55,24 +52,6 @@ def test_time_limit_gap_seed_and_threads_reach_the_engine(name):
     result = ow.solve(two_branches(), solver=name, options=PLAIN, time_limit=30, gap=0.1, seed=5, **more)
     assert result.gap is not None
     assert result.gap <= 0.1
-
-
-@pytest.mark.parametrize("name", CHILDREN)
-def test_a_time_limit_keeps_the_first_order(name):
-    from tests.solvers.engines.test_highs import wide_problem
-
-    began = time.monotonic()
-    result = ow.solve(wide_problem(40), solver=name, formulation="time_indexed", time_limit=2.0)
-    assert result.status is ow.Status.FEASIBLE
-    assert result.bound is not None
-    assert time.monotonic() - began < 40
-
-
-def test_what_is_missing_is_named():
-    for row in ow.list_solvers("memory_ordering"):
-        if row.kind == "engine":
-            assert row.available == (row.install is None)
-            assert row.available or "install" in row.install
 
 
 @pytest.fixture(params=["integer program", "constraint program"])
@@ -170,13 +149,6 @@ def test_an_objective_claimed_too_low_costs_the_engine_its_bound(selectable, pro
     assert result.status is ow.Status.FEASIBLE
     assert (result.objective, result.bound_source) == (17, "trivial")
     assert "claimed 16" in result.reason
-
-
-@pytest.mark.parametrize("whole", [[True, True], [True, False], [False, True]])
-def test_rebuilding_a_model_keeps_it(whole):
-    model = rebuild(replace(knapsack(2), whole=np.array(whole)), None)
-    assert (len(model.x), len(model.rows)) == (2, 2)
-    assert [(each.is_integer(), *each.bounds) for each in model.x.values()] == [(kind, 0, 1) for kind in whole]
 
 
 def test_a_formulation_that_leaves_solutions_out_proves_nothing(problem, selectable, monkeypatch):

@@ -224,37 +224,6 @@ def test_solved_without_a_solution_is_an_error(monkeypatch, here, problem):
     assert "has no solution" in result.reason
 
 
-def test_it_improves_a_start_and_reports_progress(problem):
-    start = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
-    seen: list[ow.results.Progress] = []
-    result = ow.solve(problem, solver="highs", options=PLAIN, start=start, progress=seen.append)
-    assert (result.objective, result.status) == (10, ow.Status.OPTIMAL)
-    assert next(point.objective for point in result.incumbents) == 17
-    assert any("highs: " in point.stage for point in seen)
-
-
-def test_a_time_limit_returns_the_best_so_far_with_a_bound():
-    result = ow.solve(wide_problem(40), solver="highs", formulation="time_indexed", time_limit=1.5)
-    assert result.status is ow.Status.FEASIBLE
-    assert result.termination is ow.results.Termination.TIME_LIMIT
-    assert result.bound is not None
-    assert result.timings.total < 15
-
-
-def test_ctrl_c_returns_the_best_so_far():
-    def press(now: ow.results.Progress) -> None:
-        if now.stage.startswith("highs") and now.seconds > 0.5:
-            raise KeyboardInterrupt
-
-    before = set(threading.enumerate())
-    result = ow.solve(wide_problem(40), solver="highs", formulation="time_indexed", progress=press)
-    assert result.termination is ow.results.Termination.INTERRUPTED
-    assert result.status is ow.Status.FEASIBLE
-    for thread in set(threading.enumerate()) - before:
-        thread.join(60)  # HiGHS notices a stop at its own pace, which a busy machine stretches
-        assert not thread.is_alive()
-
-
 def test_solves_with_unlike_numbers_of_threads_do_not_disturb_each_other():
     results: dict[int, ow.Result] = {}
 
@@ -296,16 +265,6 @@ def test_no_bound_is_claimed_for_an_objective_that_a_user_put_in_place():
     assert result.status is ow.Status.FEASIBLE
     assert result.bound_source in ("trivial", "bound before the engine")
     assert result.solution.device["b"] == "d"
-
-
-def test_an_empty_graph_and_a_single_operator_are_solved():
-    for operators, tensors, peak in (
-        ([], [], 0),
-        ([ow.Operator(id="a", outputs=["t"])], [ow.Tensor(id="t", bytes=3)], 3),
-    ):
-        lone = ow.MemoryOrdering(graph=ow.OpGraph(operators=operators, tensors=tensors))
-        result = ow.solve(lone, solver="highs", options=PLAIN)
-        assert (result.objective, result.status) == (peak, ow.Status.OPTIMAL)
 
 
 def test_a_head_start_that_highs_fails_on_is_left_out(monkeypatch, here) -> None:
