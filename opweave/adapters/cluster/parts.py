@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from opweave.adapters.cluster.station import RESULT, Link, Part, Route
+from opweave.adapters.cluster.station import RESULT, Part
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.onnx.pieces import Piece, split_onnx
-from opweave.adapters.runtimes.groups import Group, schedule_groups
-from opweave.problems.cluster import Cluster
+from opweave.adapters.runtimes.groups import Group
+from opweave.adapters.verify.parts import parts_of
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 from opweave.problems.placement.spec import Placement, Schedule
@@ -31,12 +29,12 @@ class Plan:
     ----------
     parts
         In the order in which an input passes through them.
-    feeds
-        Inputs of the model that every part gets from outside.
     outputs
         The model's outputs.
     operators
         Operators of every part.
+    whole
+        The whole model, with fixed sizes.
     one_by_one
         Whether one input follows another only when it has left the model.
     chain
@@ -44,11 +42,11 @@ class Plan:
     """
 
     parts: tuple[Part, ...]
-    feeds: Mapping[int, tuple[str, ...]]
     outputs: tuple[str, ...]
     operators: tuple[tuple[str, ...], ...]
-    one_by_one: bool = False
-    chain: bool = True
+    whole: bytes
+    one_by_one: bool
+    chain: bool
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -56,14 +54,13 @@ class Plan:
         return tuple(dict.fromkeys(device for part in self.parts for device in part.devices))
 
 
-def parts_of(
+def plan_of(
     model: PathLike,
     solution: Stages | Schedule,
     *,
     problem: Pipeline | Placement | None = None,
     seconds: Sequence[float] | None = None,
     dims: Mapping[str, int] | None = None,
-    one_by_one: bool = False,
 ) -> Plan:
     """Cut a model as a plan says.
 
@@ -74,13 +71,11 @@ def parts_of(
     solution
         Stages of a pipeline, or a schedule, which is cut into groups of operators.
     problem
-        The problem, which says where a pipeline's inputs arrive.
+        The problem, which says where a pipeline's inputs arrive, and whether they follow each other.
     seconds
         What every part takes on its device, to emulate devices.
     dims
         Sizes for open dimensions, as they were planned.
-    one_by_one
-        See :class:`Plan`.
 
     Raises
     ------
@@ -88,127 +83,89 @@ def parts_of(
         When the plan belongs to another model, or a piece is too large to be sent.
     """
     graph = load(model, dims=dims)
+    groups = parts_of(graph, solution)
+    (whole, whole_file), *_ = cut(model, [Group("all", graph.operator_ids)], dims)
+    pieces, files = zip(*cut(model, groups, dims), strict=True)
+    pipeline = problem if isinstance(problem, Pipeline) else None
     chain = isinstance(solution, Stages)
+    teams: Sequence[tuple[str, ...]] = [(group.device,) for group in groups]
     if isinstance(solution, Stages):
-        groups = tuple(Group(stage.device, stage.operators) for stage in solution.stages)
         teams = [stage.devices for stage in solution.stages]
-    else:
-        groups = schedule_groups(graph, solution)
-        teams = [(group.device,) for group in groups]
-    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        pieces = split_onnx(model, groups, folder, dims=dims)
-        files = [piece.path.read_bytes() for piece in pieces]
-        beside = any(path.suffix == ".data" for path in Path(folder).iterdir())
-    for number, file in enumerate(files):
-        if len(file) > LARGEST_PIECE or beside:
-            raise LimitExceededError(
-                f"part {number} of the model has more than 2 GiB of weights, which ONNX Runtime cannot open from "
-                "memory; plan with more devices, or smaller stages"
-            )
-    everywhere = not chain or (isinstance(problem, Pipeline) and problem.inputs == "everywhere")
-    made = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
-    outputs = _outputs(model)
-    needs = [_needs(pieces, number, made, chain, everywhere) for number in range(len(pieces))]
-    parts, feeds = [], {}
+    everywhere = not chain or (pipeline is not None and pipeline.inputs == "everywhere")
+    home = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
+    handed = [_handed(pieces, number, home, chain, everywhere) for number in range(len(pieces))]
+    parts = []
     for number, (piece, file) in enumerate(zip(pieces, files, strict=True)):
-        routes = _routes(pieces, number, made, needs, chain, everywhere)
-        leaving = tuple(name for name in outputs if made.get(name) == number)
-        if leaving:
-            routes = (*routes, Route(RESULT, leaving))
-        fed = tuple(name for name in needs[number] if name not in made and (everywhere or number == 0))
-        feeds[number] = fed
+        given = handed[0] if number == 0 else ()
+        if everywhere:
+            given = tuple(name for name in piece.inputs if name not in home)
+        later = range(number + 1, min(number + 2, len(pieces)) if chain else len(pieces))
+        routes = {k: tuple(name for name in handed[k] if chain or home[name] == number) for k in later}
+        routes[RESULT] = tuple(name for name in whole.outputs if home.get(name) == number)
         parts.append(
             Part(
-                number,
-                tuple(teams[number]),
-                file,
-                piece.inputs,
-                piece.outputs,
-                needs[number],
-                routes,
-                None if seconds is None else seconds[number],
+                number=number,
+                devices=teams[number],
+                model=file,
+                inputs=piece.inputs,
+                outputs=piece.outputs,
+                given=given,
+                needs=frozenset((*given, *handed[number])),
+                routes={target: names for target, names in routes.items() if names},
+                seconds=None if seconds is None else seconds[number],
             )
         )
-    return Plan(tuple(parts), feeds, outputs, tuple(group.operators for group in groups), one_by_one, chain)
-
-
-def whole_model(model: PathLike, dims: Mapping[str, int] | None) -> bytes:
-    """The whole model as one file with fixed sizes, as its parts are written."""
-    operators = tuple(op.id for op in load(model, dims=dims).operators)
-    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        (piece,) = split_onnx(model, [Group("all", operators)], folder, dims=dims)
-        return piece.path.read_bytes()
-
-
-def _outputs(model: PathLike) -> tuple[str, ...]:
-    import onnx
-
-    return tuple(value.name for value in onnx.load(model, load_external_data=False).graph.output)
-
-
-def _needs(
-    pieces: Sequence[Piece], number: int, made: Mapping[str, int], chain: bool, everywhere: bool
-) -> tuple[str, ...]:
-    """What comes in to a part. In a chain, also what later parts read of earlier ones."""
-    readers = pieces[number:] if chain else pieces[number : number + 1]
-    own = pieces[number].inputs
-    found = dict.fromkeys(
-        name
-        for piece in readers
-        for name in piece.inputs
-        if (made[name] < number if name in made else not everywhere or name in own)
+    return Plan(
+        parts=tuple(parts),
+        outputs=whole.outputs,
+        operators=tuple(group.operators for group in groups),
+        whole=whole_file,
+        one_by_one=not chain or (pipeline is not None and pipeline.objective == "latency"),
+        chain=chain,
     )
-    return tuple(found)
 
 
-def _routes(
-    pieces: Sequence[Piece],
-    number: int,
-    made: Mapping[str, int],
-    needs: Sequence[tuple[str, ...]],
-    chain: bool,
-    everywhere: bool,
-) -> tuple[Route, ...]:
-    """Where a part sends what."""
-    if chain:
-        if number + 1 == len(pieces):
-            return ()
-        carried = tuple(name for name in needs[number + 1] if name in made or not everywhere)
-        return (Route(number + 1, carried),)
-    routes = []
-    for reader in range(number + 1, len(pieces)):
-        sent = tuple(name for name in pieces[reader].inputs if made.get(name) == number)
-        if sent:
-            routes.append(Route(reader, sent))
-    return tuple(routes)
+def cut(model: PathLike, groups: Sequence[Group], dims: Mapping[str, int] | None = None) -> list[tuple[Piece, bytes]]:
+    """The pieces of a model, and their files.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the groups do not fit the model, or a piece is too large to be sent.
+    """
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        pieces = split_onnx(model, groups, folder, dims=dims)
+        sizes = [each.stat().st_size for each in Path(folder).iterdir()]
+        if len(sizes) > len(pieces) or max(sizes) > LARGEST_PIECE:  # weights beside a piece
+            raise LimitExceededError(
+                "the model, or a part of it, has more than 2 GiB of weights, which ONNX Runtime cannot open from "
+                "memory; plan a smaller model"
+            )
+        return [(piece, piece.path.read_bytes()) for piece in pieces]
 
 
-def emulated_links(cluster: Cluster, compression: float = 1.0) -> dict[str, dict[str, Link]]:
-    """The links of a cluster, [from][to]."""
-    names = list(cluster.device_index)
-    rates, latencies = cluster.effective_bandwidth, cluster.effective_latency
-    return {
-        source: {
-            target: Link(float(latencies[a, b]), float(rates[a, b]) * compression)
-            for b, target in enumerate(names)
-            if a != b and rates[a, b] > 0 and math.isfinite(rates[a, b])
-        }
-        for a, source in enumerate(names)
-    }
+def _handed(
+    pieces: Sequence[Piece], number: int, home: Mapping[str, int], chain: bool, everywhere: bool
+) -> tuple[str, ...]:
+    """What a part gets from others. In a chain, also what later parts read of earlier ones.
+
+    The model's inputs are handed on like tensors that are made before the first part, unless they are everywhere.
+    """
+    readers = pieces[number:] if chain else pieces[number : number + 1]
+    outside = len(pieces) if everywhere else -1
+    names = dict.fromkeys(name for piece in readers for name in piece.inputs)
+    return tuple(name for name in names if home.get(name, outside) < number)
 
 
 def predicted_seconds(
-    plan_details: Any, problem: Pipeline | Placement | None, solution: Stages | Schedule
+    details: object, problem: Pipeline | Placement | None, solution: Stages | Schedule
 ) -> tuple[float, ...] | None:
-    """Seconds of every stage as planned; None where nothing says so."""
-    if isinstance(plan_details, PipelineDetails):
-        return tuple(stage.compute_seconds for stage in plan_details.stages)
+    """Seconds of every part as planned; None where nothing says so."""
+    if isinstance(details, PipelineDetails):
+        return tuple(stage.compute_seconds for stage in details.stages)
     if problem is None or problem.costs is None:
         return None
-    if isinstance(solution, Stages):
-        groups: Sequence[Group] = [Group(stage.device, stage.operators) for stage in solution.stages]
-    else:
-        groups = schedule_groups(problem.graph, solution)
+    groups = parts_of(problem.graph, solution)
     try:
         return tuple(sum(problem.known_seconds[op][group.device] for op in group.operators) for group in groups)
     except KeyError as missing:
