@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -14,10 +15,11 @@ import numpy as np
 
 from opweave.adapters.cluster.carry import Carried
 from opweave.adapters.cluster.parts import Plan
-from opweave.adapters.cluster.station import Event, Tensors
+from opweave.adapters.cluster.station import Tensors
 from opweave.adapters.files import PathLike
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.pipeline.referee import PipelineDetails
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.problem import Problem
@@ -26,6 +28,9 @@ from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, R
 
 BETWEEN, PER_SECOND, LATENCY = "seconds between results", "inputs per second", "latency"
 """Rows of the whole."""
+
+COMPUTES = " computes"
+"""Ends the row of a device's seconds for an input."""
 
 WARMING = 0.25
 """Share of the first inputs that count neither for the throughput nor for the latency: the pipeline fills up."""
@@ -157,71 +162,101 @@ def steady(moments: Sequence[float]) -> float:
     return (ends[-1] - ends[first]) / max(1, len(ends) - 1 - first)
 
 
-def compared(carried: Carried, plan: Plan, predicted: Mapping[str, float | None]) -> tuple[Row, ...]:
-    """The rows of a run; ``predicted`` has what is planned by the names of rows."""
-    runs: dict[int, list[Event]] = {}
-    parts: dict[str, list[float]] = {}
-    links: dict[str, list[Event]] = {}
-    for device, events in carried.events.items():
-        for event in events:
-            if event.target is not None:
-                target = plan.parts[event.target].turn(event.index)
-                links.setdefault(f"link {device} to {target}", []).append(event)
-                continue
-            parts.setdefault(plan.parts[event.part].name, []).append(event.end - event.begin)
-            if event.index in carried.outputs:
-                runs.setdefault(event.index, []).append(event)
-    found: dict[str, float] = {}
-    ends = {index: max(event.end for event in each) for index, each in runs.items()}
-    if len(ends) > 1 and not plan.one_by_one:
-        found[BETWEEN] = steady(list(ends.values()))
-        found[PER_SECOND] = 1.0 / found[BETWEEN]
+def figures(timeline: Timeline, busy: bool = False) -> dict[str, float]:
+    """Medians over inputs: seconds of every device, and seconds and bytes of every link.
+
+    Parameters
+    ----------
+    busy
+        Whether messages keep devices busy, instead of taking time on links.
+    """
+    acts, names = timeline.activities, [resource.name for resource in timeline.resources]
+    sums: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for row in range(len(acts)):
+        here, number = names[acts.resource[row]], int(acts.round[row])
+        seconds = float(acts.end[row] - acts.start[row])
+        if busy or acts.kind[row] == ActivityKind.RUN:
+            sums[f"{here}{COMPUTES}"][number] += seconds
+        elif acts.kind[row] == ActivityKind.SEND:
+            link = f"{here} to {names[acts.resource[acts.twin[row]]]}"
+            sums[link][number] += seconds
+            sums[f"{link}, bytes"][number] += int(acts.bytes[row])
+    return {what: statistics.median(each.values()) for what, each in sums.items()}
+
+
+def compared(
+    problem: Pipeline | Placement | None, solution: Stages | Schedule, carried: Carried, found: Timeline, *, busy: bool
+) -> tuple[Row, ...]:
+    """The rows of a run.
+
+    Parameters
+    ----------
+    found
+        The measured timeline.
+    busy
+        Whether the plan says that messages keep devices busy.
+    """
+    predicted: dict[str, float | None] = {}
+    planned = None if problem is None else problem.play(solution)
+    if problem is not None and planned is not None:
+        details = problem.evaluate(solution).details
+        memory = problem.memory_by_device(solution)
+        predicted |= figures(planned, busy)
+        predicted |= {f"memory of {device}": float(most) for device, most in memory.items()}
+        predicted[LATENCY] = planned.end
+        if isinstance(details, PipelineDetails):
+            predicted[LATENCY] = details.latency_seconds
+            predicted |= {BETWEEN: details.bottleneck_seconds, PER_SECOND: details.inputs_per_second}
+    measured: dict[str, float] = {}
+    begins, ends = dict[int, float](), dict[int, float]()
+    for _, event in carried.events:
+        begins[event.index] = min(event.begin, begins.get(event.index, math.inf))
+        ends[event.index] = max(event.end, ends.get(event.index, 0.0))
+    one_by_one = isinstance(solution, Schedule) or (isinstance(problem, Pipeline) and problem.objective == "latency")
+    if len(ends) > 1 and not one_by_one:
+        measured[BETWEEN] = steady(list(ends.values()))
+        measured[PER_SECOND] = 1.0 / measured[BETWEEN]
     elif ends:
-        latency = [ends[index] - min(event.begin for event in runs[index]) for index in sorted(runs)]
-        found[LATENCY] = statistics.median(latency[int(WARMING * len(latency)) :])
-    found |= {name: statistics.median(parts[name]) for name in sorted(parts)}
-    for link, each in links.items():
-        found[link] = statistics.median(event.end - event.begin for event in each)
-        found[f"{link}, bytes"] = float(each[0].bytes)
-    found |= {f"memory of {name}": float(most) for name, most in carried.memory_bytes.items()}
-    return tuple(Row(what, predicted.get(what), value) for what, value in found.items())
+        latency = [ends[index] - begins[index] for index in sorted(ends)]
+        measured[LATENCY] = statistics.median(latency[int(WARMING * len(latency)) :])
+    measured |= dict(sorted(figures(found).items()))
+    measured |= {f"memory of {device}": float(most) for device, most in carried.memory_bytes.items()}
+    return tuple(Row(what, predicted.get(what), value) for what, value in measured.items())
 
 
 def measured_timeline(carried: Carried, plan: Plan, planned: Timeline | None) -> Timeline:
-    """What happened, from the first event on, with the resources and names of the planned timeline, if there is one."""
-    devices = list(carried.events)
+    """What happened, from the first event on, with the resources of the planned timeline, if there is one."""
     kinds: tuple[ResourceKind, ...] = ("device", "send_port", "receive_port")
-    resources = tuple(Resource(name, kind, exclusive=False) for kind in kinds for name in devices)
-    names, first = Names(tuple(f"part {part.number}" for part in plan.parts), len(plan.parts), 0), 0
+    resources = tuple(Resource(name, kind, exclusive=False) for kind in kinds for name in plan.devices)
+    names = Names((), 0, 0)
     if planned is not None:
         resources, names = planned.resources, planned.names
-        first = len(names.texts) - len(plan.parts) if plan.chain else 0
+    texts = (*names.texts, *(f"part {part.number + 1}" for part in plan.parts))
     where = {(resource.kind, resource.name): row for row, resource in enumerate(resources)}
-    ids = {name: row for row, name in enumerate(names.texts)}
-    what = [
-        first + part.number if planned is None or plan.chain else ids[plan.operators[part.number][0]]
-        for part in plan.parts
-    ]
-    recorder = Recorder()
-    rows = [(event.begin, event.end, device, event) for device, events in carried.events.items() for event in events]
-    rows.sort(key=lambda row: row[:3])
-    for begin, end, device, event in rows:
-        start, stop = begin - rows[0][0], end - rows[0][0]
-        add = partial(recorder.activity, what=what[event.part], start=start, end=stop, number=event.index)
+    recorder, first = Recorder(), min((event.begin for _, event in carried.events), default=0.0)
+    for device, event in sorted(carried.events, key=lambda row: row[1].begin):
+        add = partial(
+            recorder.activity,
+            what=len(names.texts) + event.part,
+            start=event.begin - first,
+            end=event.end - first,
+            number=event.index,
+        )
         if event.target is None:
             add(ActivityKind.RUN, where["device", device])
             continue
-        send = where.get(("send_port", device))
+        port = where.get(("send_port", device), where.get(("channel", "channel")))
         receive = where.get(("receive_port", plan.parts[event.target].turn(event.index)))
-        if send is not None and receive is not None:
+        if port is not None and receive is not None:
             row = recorder.rows
-            add(ActivityKind.SEND, send, size=event.bytes, twin=row + 1)
+            add(ActivityKind.SEND, port, size=event.bytes, twin=row + 1)
             add(ActivityKind.RECEIVE, receive, size=event.bytes, twin=row)
+    names = Names(texts, names.operators, names.tensors)
     return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes())
 
 
 def with_measured_times(
-    problem: Pipeline | Placement, solution: Stages | Schedule, rows: Sequence[Row], plan: Plan, seconds: float
+    problem: Pipeline | Placement, solution: Stages | Schedule, rows: Sequence[Row], seconds: float
 ) -> str | None:
     """Solve once more, with operators and links as slow as they were measured; say what the best plan would be."""
     from opweave.solvers.questions.changes import rebuilt
@@ -229,23 +264,17 @@ def with_measured_times(
 
     if problem.costs is None:
         return None
-    by_name = {row.what: row for row in rows}
-    factors: dict[str, list[float]] = {}
-    for part in plan.parts:
-        row = by_name.get(part.name)
-        if row is not None and row.predicted:
-            for device in part.devices:
-                factors.setdefault(device, []).append(row.measured / row.predicted)
-    slower = {device: statistics.median(each) for device, each in factors.items()}
-    times = problem.known_seconds.items()
-    table = {op: {name: seconds * slower.get(name, 1.0) for name, seconds in row.items()} for op, row in times}
-    rates, names = problem.cluster.direct_bandwidth.copy(), list(problem.cluster.device_index)
-    for a, b in np.argwhere(rates > 0.0):
-        row = by_name.get(f"link {names[a]} to {names[b]}")
-        if row is not None and row.predicted and row.measured > 0.0:
-            rates[a, b] *= row.predicted / row.measured
-    links = {"bandwidth": rates.tolist(), "rates": None, "shared": None}
-    cluster = rebuilt(problem.cluster, **links) if len(names) > 1 else problem.cluster
+    slower = {row.what: 1.0 + row.off for row in rows if row.off is not None and row.measured > 0.0}
+    table = {
+        operator: {device: took * slower.get(f"{device}{COMPUTES}", 1.0) for device, took in times.items()}
+        for operator, times in problem.known_seconds.items()
+    }
+    cluster, names = problem.cluster, list(problem.cluster.device_index)
+    if len(names) > 1:
+        rates = cluster.direct_bandwidth.copy()
+        for a, b in np.argwhere(rates > 0.0):
+            rates[a, b] /= slower.get(f"{names[a]} to {names[b]}", 1.0)
+        cluster = rebuilt(cluster, bandwidth=rates.tolist(), rates=None, shared=None)
     changed: Problem[Any, Any] = rebuilt(problem, costs=Costs.from_table(table), cluster=cluster)
     kept = changed.evaluate(solution)
     if not kept.feasible or not kept.objective:
@@ -256,8 +285,7 @@ def with_measured_times(
     gain = 1.0 - float(found.objective) / float(kept.objective)
     if gain < 0.01:
         return "With the measured times this plan is still the best that is known, within 1 %."
+    words = "another placement"
     if isinstance(found.solution, Stages):
         words = "; ".join(f"{stage.device}: {len(stage.operators)} operators" for stage in found.solution.stages)
-    else:
-        words = "another placement"
     return f"With the measured times the best plan is {words}: {gain:.0%} faster."

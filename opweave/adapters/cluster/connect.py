@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from opweave.problems.errors import EngineError, InvalidInputError, OpweaveError, SolverNotAvailableError
+from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError
 from opweave.problems.units import readable_bytes
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ SECONDS_TO_JOIN = 30.0
 
 SECONDS_TO_ANSWER = 600.0
 """Longest wait for one answer of a worker."""
+
+SECONDS_TO_LOOK = 1.0
+"""Seconds between two looks whether all workers are there."""
 
 NEEDED = "install it there: pip install 'opweave[onnx,ort,dask]'"
 
@@ -147,6 +150,52 @@ def assigned(client: Client, devices: Sequence[str] | None = None) -> dict[str, 
     return dict(zip(devices, found.values(), strict=False))
 
 
+def answers(
+    client: Client, where: Mapping[str, str], futures: Mapping[str, Any], seconds: float = SECONDS_TO_ANSWER
+) -> Iterator[tuple[str, Any]]:
+    """What workers answer, as it comes in; ``where`` has their addresses by name.
+
+    Raises
+    ------
+    LostError
+        When a worker is gone, does not answer for some seconds, or failed.
+    """
+    left, until, looked = dict(futures), time.time() + seconds, time.time()
+    while left:
+        for name in [name for name, future in left.items() if future.done()]:
+            try:
+                found = left.pop(name).result()
+            except Exception as error:
+                lacks = isinstance(error, ImportError)
+                why = f"lacks {error.name}; {NEEDED}" if lacks else f"failed: {' '.join(str(error).split())[:300]}"
+                raise loss(client, where, f"worker {name!r} {why}") from None
+            yield name, found
+        if time.time() > looked + SECONDS_TO_LOOK:
+            looked = time.time()
+            if (gone := missing(client, where)) is not None:
+                raise gone
+        if time.time() > until:
+            raise LostError(f"worker {next(iter(left))!r} has not answered for {seconds:.0f} s")
+        time.sleep(0.005)
+
+
+def missing(client: Client, where: Mapping[str, str]) -> LostError | None:
+    """The first worker that is no longer where it was."""
+    left = set(addresses(client).values())
+    gone = next((name for name, address in where.items() if address not in left), None)
+    return None if gone is None else LostError(f"the worker of {gone!r} is gone", gone)
+
+
+def loss(client: Client, where: Mapping[str, str], why: str) -> LostError:
+    """The worker that is gone, if one is; the scheduler may hear of it a little later. Otherwise what failed."""
+    for _ in range(20):
+        gone = missing(client, where)
+        if gone is not None:
+            return gone
+        time.sleep(SECONDS_TO_LOOK / 10)
+    return LostError(why)
+
+
 def ask(
     client: Client, where: Mapping[str, str], question: Any, given: Mapping[str, Any] | None = None, **options: Any
 ) -> dict[str, Any]:
@@ -163,7 +212,7 @@ def ask(
 
     Raises
     ------
-    LostError, EngineError
+    LostError
         For a worker that is gone, does not answer, or cannot do it.
     """
     alone = {"allow_other_workers": False, "pure": False, **options}
@@ -171,24 +220,7 @@ def ask(
         name: client.submit(question, *(given or {}).get(name, ()), workers=[address], **alone)
         for name, address in where.items()
     }
-    found: dict[str, Any] = {}
-    until = time.time() + SECONDS_TO_ANSWER
-    while len(found) < len(futures):
-        name = next(name for name in futures if name not in found)
-        try:
-            found[name] = futures[name].result(timeout=2.0)
-        except TimeoutError:
-            if where[name] not in addresses(client).values():
-                raise LostError(f"the worker of {name!r} is gone", name) from None
-            if time.time() > until:
-                raise EngineError(f"worker {name!r} has not answered for {SECONDS_TO_ANSWER:.0f} s") from None
-        except OpweaveError:
-            raise
-        except Exception as error:
-            if where[name] not in addresses(client).values():
-                raise LostError(f"the worker of {name!r} is gone", name) from None
-            raise EngineError(f"worker {name!r} failed: {' '.join(str(error).split())[:300]}") from None
-    return found
+    return dict(answers(client, where, futures))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from opweave.adapters.cluster.station import RESULT, Part
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.onnx.pieces import Piece, split_onnx
 from opweave.adapters.runtimes.groups import Group
 from opweave.adapters.verify.parts import parts_of
+from opweave.problems.cluster import Cluster
 from opweave.problems.errors import InvalidInputError, LimitExceededError
-from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
+from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 
 LARGEST_PIECE = 2**31 - 2**20
 """Bytes of a piece that ONNX Runtime can open from memory."""
+
+Links = Mapping[str, Mapping[str, tuple[float, float]]]
+"""Latency and bytes per second, [from][to]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +37,23 @@ class Plan:
         In the order in which an input passes through them.
     outputs
         The model's outputs.
-    operators
-        Operators of every part.
     whole
         The whole model, with fixed sizes.
     one_by_one
         Whether one input follows another only when it has left the model.
-    chain
-        Whether every part sends to the next one only.
+    links
+        Emulated links; None to send as fast as the network does.
+    shared, alone
+        For emulated links: whether one channel carries all messages, and whether a device does one thing at a time.
     """
 
     parts: tuple[Part, ...]
     outputs: tuple[str, ...]
-    operators: tuple[tuple[str, ...], ...]
-    whole: bytes
-    one_by_one: bool
-    chain: bool
+    whole: bytes = b""
+    one_by_one: bool = False
+    links: Links | None = None
+    shared: bool = False
+    alone: bool = False
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -59,7 +66,7 @@ def plan_of(
     solution: Stages | Schedule,
     *,
     problem: Pipeline | Placement | None = None,
-    seconds: Sequence[float] | None = None,
+    emulate: Cluster | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> Plan:
     """Cut a model as a plan says.
@@ -72,8 +79,8 @@ def plan_of(
         Stages of a pipeline, or a schedule, which is cut into groups of operators.
     problem
         The problem, which says where a pipeline's inputs arrive, and whether they follow each other.
-    seconds
-        What every part takes on its device, to emulate devices.
+    emulate
+        The cluster whose devices and links are emulated.
     dims
         Sizes for open dimensions, as they were planned.
 
@@ -82,46 +89,47 @@ def plan_of(
     InvalidInputError, LimitExceededError
         When the plan belongs to another model, or a piece is too large to be sent.
     """
-    graph = load(model, dims=dims)
+    graph, chain = load(model, dims=dims), isinstance(solution, Stages)
     groups = parts_of(graph, solution)
-    (whole, whole_file), *_ = cut(model, [Group("all", graph.operator_ids)], dims)
+    (whole, file), *_ = cut(model, [Group("all", graph.operator_ids)], dims)
     pieces, files = zip(*cut(model, groups, dims), strict=True)
     pipeline = problem if isinstance(problem, Pipeline) else None
-    chain = isinstance(solution, Stages)
     teams: Sequence[tuple[str, ...]] = [(group.device,) for group in groups]
     if isinstance(solution, Stages):
         teams = [stage.devices for stage in solution.stages]
-    everywhere = not chain or (pipeline is not None and pipeline.inputs == "everywhere")
     home = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
-    handed = [_handed(pieces, number, home, chain, everywhere) for number in range(len(pieces))]
+    outside: tuple[str, ...] = ()
+    if chain and (pipeline is None or pipeline.inputs == "first"):
+        outside = whole.inputs
+        home |= dict.fromkeys(outside, 0)  # the first part hands them on
+    needs = [_needed(pieces[number:] if chain else [pieces[number]], number, home) for number in range(len(pieces))]
     parts = []
-    for number, (piece, file) in enumerate(zip(pieces, files, strict=True)):
-        given = handed[0] if number == 0 else ()
-        if everywhere:
-            given = tuple(name for name in piece.inputs if name not in home)
+    for number, piece in enumerate(pieces):
         later = range(number + 1, min(number + 2, len(pieces)) if chain else len(pieces))
-        routes = {k: tuple(name for name in handed[k] if chain or home[name] == number) for k in later}
+        routes = {k: tuple(name for name in needs[k] if chain or home[name] == number) for k in later}
         routes[RESULT] = tuple(name for name in whole.outputs if home.get(name) == number)
+        here = tuple(name for name in piece.inputs if name not in home)
         parts.append(
             Part(
                 number=number,
                 devices=teams[number],
-                model=file,
+                model=files[number],
                 inputs=piece.inputs,
                 outputs=piece.outputs,
-                given=given,
-                needs=frozenset((*given, *handed[number])),
+                given=outside if outside and number == 0 else here,
+                needs=frozenset(needs[number]),
                 routes={target: names for target, names in routes.items() if names},
-                seconds=None if seconds is None else seconds[number],
+                seconds=None if emulate is None else _seconds(groups[number], problem),
             )
         )
     return Plan(
-        parts=tuple(parts),
-        outputs=whole.outputs,
-        operators=tuple(group.operators for group in groups),
-        whole=whole_file,
+        tuple(parts),
+        whole.outputs,
+        file,
         one_by_one=not chain or (pipeline is not None and pipeline.objective == "latency"),
-        chain=chain,
+        links=None if emulate is None else _links(emulate, 1.0 if pipeline is None else pipeline.compression),
+        shared=pipeline is not None and pipeline.channel == "shared",
+        alone=pipeline is not None and pipeline.load == "sum",
     )
 
 
@@ -144,29 +152,23 @@ def cut(model: PathLike, groups: Sequence[Group], dims: Mapping[str, int] | None
         return [(piece, piece.path.read_bytes()) for piece in pieces]
 
 
-def _handed(
-    pieces: Sequence[Piece], number: int, home: Mapping[str, int], chain: bool, everywhere: bool
-) -> tuple[str, ...]:
-    """What a part gets from others. In a chain, also what later parts read of earlier ones.
-
-    The model's inputs are handed on like tensors that are made before the first part, unless they are everywhere.
-    """
-    readers = pieces[number:] if chain else pieces[number : number + 1]
-    outside = len(pieces) if everywhere else -1
+def _needed(readers: Sequence[Piece], number: int, home: Mapping[str, int]) -> tuple[str, ...]:
+    """What a part gets from earlier ones, so that it and those after it can run."""
     names = dict.fromkeys(name for piece in readers for name in piece.inputs)
-    return tuple(name for name in names if home.get(name, outside) < number)
+    return tuple(name for name in names if home.get(name, number) < number)
 
 
-def predicted_seconds(
-    details: object, problem: Pipeline | Placement | None, solution: Stages | Schedule
-) -> tuple[float, ...] | None:
-    """Seconds of every part as planned; None where nothing says so."""
-    if isinstance(details, PipelineDetails):
-        return tuple(stage.compute_seconds for stage in details.stages)
-    if problem is None or problem.costs is None:
-        return None
-    groups = parts_of(problem.graph, solution)
-    try:
-        return tuple(sum(problem.known_seconds[op][group.device] for op in group.operators) for group in groups)
-    except KeyError as missing:
-        raise InvalidInputError(f"the costs say nothing about {missing.args[0]!r}; give those of this model") from None
+def _seconds(group: Group, problem: Pipeline | Placement | None) -> float:
+    """What a device takes for a group."""
+    if problem is None:
+        raise InvalidInputError("to emulate devices, pass the problem: it says how long operators take on them")
+    return float(sum(problem.known_seconds[op][group.device] for op in group.operators))
+
+
+def _links(cluster: Cluster, compression: float) -> Links:
+    """The links of a cluster, or the best chains of them."""
+    names, rates, latencies = list(cluster.device_index), cluster.effective_bandwidth, cluster.effective_latency
+    links: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in names}
+    for a, b in np.argwhere(rates > 0.0).tolist():
+        links[names[a]][names[b]] = float(latencies[a, b]), float(rates[a, b]) * compression
+    return links

@@ -5,26 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from opweave.adapters.cluster.carry import Emulation, Observer, carry_out
-from opweave.adapters.cluster.compare import (
-    BETWEEN,
-    LATENCY,
-    PER_SECOND,
-    ClusterRun,
-    compared,
-    measured_timeline,
-    with_measured_times,
-)
-from opweave.adapters.cluster.parts import Plan, plan_of, predicted_seconds
+from opweave.adapters.cluster.carry import Observer, carry_out
+from opweave.adapters.cluster.compare import ClusterRun, compared, measured_timeline, with_measured_times
+from opweave.adapters.cluster.parts import plan_of
 from opweave.adapters.cluster.station import Tensors, open_part
 from opweave.adapters.files import PathLike
 from opweave.adapters.verify.parts import are_equal, difference, outputs_of
 from opweave.problems.cluster import Cluster
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
+from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.solution import Solution
@@ -92,31 +83,25 @@ def run(
     solution = result.solution if isinstance(result, Result) else result
     if not isinstance(solution, Stages | Schedule):
         raise InvalidInputError("only pipelines and placements with a plan can be carried out")
-    details = None if problem is None else problem.evaluate(solution).details  # type: ignore[arg-type]
-    stages = predicted_seconds(details, problem, solution)
-    if emulate is not None and stages is None:
-        raise InvalidInputError("to emulate devices, pass the problem: it says how long operators take on them")
-    seconds = None if emulate is None else stages
-    plan = plan_of(model, solution, problem=problem, seconds=seconds, dims=dims)
+    plan = plan_of(model, solution, problem=problem, emulate=emulate, dims=dims)
     feeds = _random_inputs(plan.whole, inputs) if isinstance(inputs, int) else list(inputs)
-    carried = carry_out(
+    carried, plan = carry_out(
         client,
         plan,
         feeds,
         threads=threads,
-        emulation=None if emulate is None else emulation(emulate, problem),
         spare=None if problem is None else partial(_spare, problem, solution),
         progress=progress,
     )
-    own_cores = isinstance(problem, Pipeline) and problem.load == "sum" and emulate is None
-    rows = compared(carried, plan, predictions(plan, result, details, stages, own_cores))
+    timeline = measured_timeline(carried, plan, None if problem is None else problem.play(solution))
+    rows = compared(problem, solution, carried, timeline, busy=plan.alone and emulate is None)
     session, apart = open_part(plan.whole, threads), [0.0]
     for index, found in carried.outputs.items():
         theirs = session.run(list(plan.outputs), dict(feeds[index]))
         apart.append(_difference(found, dict(zip(plan.outputs, theirs, strict=True))))
     better = None
     if problem is not None and carried.reason is None:
-        better = with_measured_times(problem, solution, rows, plan, RESOLVE_SECONDS)
+        better = with_measured_times(problem, solution, rows, RESOLVE_SECONDS)
     return ClusterRun(
         rows,
         carried.outputs,
@@ -124,7 +109,7 @@ def run(
         len(feeds),
         carried.moved,
         carried.reason,
-        measured_timeline(carried, plan, None if problem is None else problem.play(solution)),
+        timeline,
         better,
         None if problem is None or not isinstance(result, Result) else (problem, result),
     )
@@ -146,54 +131,6 @@ def _difference(ours: Tensors, theirs: Tensors) -> float:
         return 0.0
     close, worst = difference(first, second)
     return max(worst or 0.0, 1e-300) if close else math.inf
-
-
-def emulation(cluster: Cluster, problem: Pipeline | Placement | None) -> Emulation:
-    """The links of a cluster, as a problem reads them."""
-    pipeline = problem if isinstance(problem, Pipeline) else None
-    shrunk = 1.0 if pipeline is None else pipeline.compression
-    names, rates, latencies = list(cluster.device_index), cluster.effective_bandwidth, cluster.effective_latency
-    links = {
-        source: {
-            target: (float(latencies[a, b]), float(rates[a, b]) * shrunk)
-            for b, target in enumerate(names)
-            if a != b and rates[a, b] > 0
-        }
-        for a, source in enumerate(names)
-    }
-    if pipeline is None:
-        return Emulation(links)
-    return Emulation(links, shared=pipeline.channel == "shared", alone=pipeline.load == "sum")
-
-
-def predictions(
-    plan: Plan, result: object, details: object, parts: Sequence[float] | None, own_cores: bool
-) -> dict[str, float | None]:
-    """What the plan says of each row; with ``own_cores``, messages take the time of parts instead of one of their own.
-
-    Parameters
-    ----------
-    parts
-        Seconds of every part.
-    """
-    names = [part.name for part in plan.parts]
-    found: dict[str, float | None] = dict(zip(names, parts or (), strict=False))
-    if isinstance(details, PipelineDetails):
-        bottleneck = details.bottleneck_seconds
-        found |= {BETWEEN: bottleneck, PER_SECOND: 1.0 / bottleneck if bottleneck else None}
-        found |= {LATENCY: details.latency_seconds}
-        for part, stage in zip(plan.parts, details.stages, strict=True):
-            found |= {f"memory of {device}": float(stage.memory_bytes) for device in part.devices}
-            if own_cores:
-                found[part.name] = stage.receive_seconds + stage.compute_seconds + stage.send_seconds
-        for stage, (here, there) in zip(details.stages, pairwise(plan.parts), strict=False):
-            for index in range(len(here.devices) * len(there.devices)):
-                link = f"link {here.turn(index)} to {there.turn(index)}"
-                found[link] = None if own_cores else stage.send_seconds
-                found[f"{link}, bytes"] = float(stage.sent_bytes)
-    elif isinstance(result, Result) and result.objective is not None:
-        found[LATENCY] = float(result.objective)
-    return found
 
 
 def _spare(problem: Pipeline | Placement, solution: Stages | Schedule, lost: str, there: Sequence[str]) -> str | None:

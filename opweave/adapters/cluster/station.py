@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,9 +47,9 @@ class Part:
     inputs, outputs
         Tensors that the piece reads and makes.
     given
-        Inputs of the model that come from outside.
+        Inputs of the model that are there before the first input is run.
     needs
-        Tensors that come in: those that it reads, and those that it passes on.
+        Tensors that come from other parts: those that it reads, and those that it passes on.
     routes
         Tensors that it hands on, by the number of the part that gets them; ``RESULT`` for the model's outputs.
     seconds
@@ -59,22 +59,12 @@ class Part:
     number: int
     devices: tuple[str, ...]
     model: bytes = field(repr=False)
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    given: tuple[str, ...]
-    needs: frozenset[str]
-    routes: Mapping[int, tuple[str, ...]]
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    needs: frozenset[str] = frozenset()
+    routes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     seconds: float | None = None
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return f"part {self.number} on {', '.join(self.devices)}"
-
-    @property
-    def begins(self) -> bool:
-        """Whether it starts without other parts, or reads the model's inputs."""
-        return bool(self.given) or not self.needs
 
     def turn(self, index: int) -> str:
         """The device that runs it for an input."""
@@ -116,17 +106,6 @@ class News:
     grown: int
 
 
-@dataclass(slots=True)
-class Box:
-    """The inbox of a part: what has come in for every input, and when it was complete."""
-
-    part: Part
-    session: Any
-    waiting: dict[int, Tensors] = field(default_factory=dict)
-    complete: dict[int, float] = field(default_factory=dict)
-    space: asyncio.Condition = field(default_factory=asyncio.Condition)
-
-
 class Station:
     """The parts that one device runs.
 
@@ -143,67 +122,71 @@ class Station:
         Seconds until the first byte arrives, and bytes per second, of emulated links to other devices; None to send as
         fast as the network does.
     alone
-        Whether a device does one thing at a time: compute, send or receive.
+        Whether a device does one thing at a time: compute or send.
     """
 
     def __init__(
         self,
         device: str,
-        load: tuple[Iterable[Part], Mapping[int, Tensors]],
+        load: tuple[Sequence[Part], Mapping[int, Tensors]],
         threads: int,
-        links: Mapping[str, tuple[float, float]] | None = None,
-        alone: bool = False,
+        links: Mapping[str, tuple[float, float]] | None,
+        alone: bool,
     ) -> None:
-        parts, self.inputs = load
-        self.device, self.parts, self.links = device, {part.number: part for part in parts}, links
-        own = [part for part in self.parts.values() if device in part.devices]
-        self.boxes = {part.number: Box(part, open_part(part.model, threads)) for part in own}
-        self.thread = computing() if links is None else ThreadPoolExecutor(1)  # emulated ones mostly sleep
+        self.bytes = resident_bytes()
+        self.device, self.links = device, links
+        self.parts, self.inputs = load
+        self.own = [part for part in self.parts if device in part.devices]
+        self.sessions = {part.number: open_part(part.model, threads) for part in self.own}
+        self.thread = ThreadPoolExecutor(1, initializer=_give_way)
+        self.inbox: dict[tuple[int, int], Tensors] = {}
+        self.came: dict[tuple[int, int], float] = {}
+        self.space = asyncio.Condition()
         self.ready: asyncio.PriorityQueue[tuple[int, int]] = asyncio.PriorityQueue()
         self.out: dict[str, asyncio.Queue[tuple[int, int, int, Tensors, float]]] = {}
+        self.turns: Any = asyncio.Lock() if alone else contextlib.nullcontext()
         self.stations: Mapping[str, Any] = {}
+        self.channel: Any = None
+        self.channel_lock, self.channel_free = asyncio.Lock(), 0.0
         self.tasks: list[asyncio.Task[None]] = []
         self.results: list[tuple[int, Tensors]] = []
         self.events: list[Event] = []
         self.trouble: str | None = None
         self.doing = ("waiting", time.time())
-        self.bytes = resident_bytes()
-        self.turns: Any = asyncio.Lock() if alone else contextlib.nullcontext()
-        self.channel: Any = None
-        self.channel_lock, self.channel_free = asyncio.Lock(), 0.0
 
     async def open(self, stations: Mapping[str, Any], channel: Any = None) -> None:
         """Begin to work. ``channel`` is the station that keeps the one channel that all share."""
         self.stations, self.channel = stations, channel
         for _ in range(1 if self.links is not None else WAITING):  # so that the next run waits at the thread
             self._start(self._compute())
-        targets = {k for box in self.boxes.values() for k in box.part.routes if k != RESULT}
+        targets = {k for part in self.own for k in part.routes if k != RESULT}
         for target in {device for k in targets for device in self.parts[k].devices} - {self.device}:
             self.out[target] = asyncio.Queue(1)
-            await stations[target].now({"": np.zeros(1)})  # connects both; the first input would wait for that
+            await stations[target].now(np.zeros(1))  # connects both; the first input would wait for that
             self._start(self._send(target))
 
-    async def now(self, message: Any = None) -> float:
+    async def now(self, message: object = None) -> float:
         """Take any message, and say what this machine's clock says."""
         return time.time()
 
-    async def enter(self, inputs: Iterable[int]) -> None:
-        """Let inputs into the parts that read them, as fast as these take them."""
-        for part in (box.part for box in self.boxes.values() if box.part.begins):
-            self._start(self._enter(part, [index for index in inputs if part.turn(index) == self.device]))
+    async def enter(self, inputs: Sequence[int]) -> None:
+        """Let inputs into the parts that need nothing from others, as fast as these take them."""
+        for part in self.own:
+            if not part.needs:
+                self._start(self._enter(part.number, [index for index in inputs if part.turn(index) == self.device]))
 
     async def put(self, number: int, index: int, tensors: Tensors, not_before: float = 0.0) -> tuple[float, float]:
         """Take tensors for a part; waits while its inbox is full. Returns for how long, and when they came."""
-        box, arrived = self.boxes[number], time.time()
-        async with box.space:
-            await box.space.wait_for(lambda: index in box.waiting or len(box.waiting) < WAITING)
-            box.waiting.setdefault(index, {})
+        key, arrived = (number, index), time.time()
+        async with self.space:
+            await self.space.wait_for(lambda: key in self.inbox or sum(k == number for k, _ in self.inbox) < WAITING)
+            self.inbox.setdefault(key, {})
         waited = time.time() - arrived
         await sleep_until(not_before)
-        box.waiting[index].update(tensors)
+        self.inbox[key].update(tensors)
         came = max(arrived, not_before)
-        box.complete[index] = max(box.complete.get(index, 0.0), came)
-        if box.part.needs <= box.waiting[index].keys():
+        self.came[key] = max(self.came.get(key, 0.0), came)
+        if self.parts[number].needs <= self.inbox[key].keys():
             await self.ready.put((index, number))
         return waited, came
 
@@ -226,7 +209,7 @@ class Station:
         for task in self.tasks:
             task.cancel()
         self.thread.shutdown(wait=False, cancel_futures=True)
-        self.boxes.clear()
+        self.sessions.clear()
         return await self.news()
 
     def _start(self, work: Any) -> None:
@@ -238,30 +221,38 @@ class Station:
         except Exception as error:
             self.trouble = f"{self.device!r} failed: {type(error).__name__}: {error}"
 
-    async def _enter(self, part: Part, inputs: Iterable[int]) -> None:
+    async def _enter(self, number: int, inputs: Sequence[int]) -> None:
         for index in inputs:
-            await self.put(part.number, index, {name: self.inputs[index][name] for name in part.given})
+            await self.put(number, index, {})
 
     async def _compute(self) -> None:
         """Run parts, the earliest input first."""
-        loop, free = asyncio.get_running_loop(), 0.0
+        free = 0.0
         while True:
             index, number = await self.ready.get()
-            box = self.boxes[number]
-            part, held, came = box.part, box.waiting[index], box.complete.pop(index)
+            part, came = self.parts[number], self.came.pop((number, index))
+            known = {**self.inputs.get(index, {}), **self.inbox[number, index]}
             async with self.turns:
                 self.doing = (f"running part {number} on input {index}", time.time())
-                begin, end, made = await loop.run_in_executor(self.thread, timed_run, box, held)
+                begin, end = await asyncio.get_running_loop().run_in_executor(self.thread, self._run, part, known)
                 if part.seconds is not None:  # from when it could begin, however late this process woke up
                     begin = max(free, came)
                     end = free = max(begin + part.seconds, end)
                     await sleep_until(end)
             self.events.append(Event(number, index, begin, end))
             self.doing = ("waiting", time.time())
-            async with box.space:
-                del box.waiting[index]
-                box.space.notify_all()
-            await self._hand_on(part, index, {**held, **made}, end)
+            async with self.space:
+                del self.inbox[number, index]
+                self.space.notify_all()
+            await self._hand_on(part, index, known, end)
+
+    def _run(self, part: Part, known: Tensors) -> tuple[float, float]:
+        """Run a part, and add what it makes to what is known; when it began and ended."""
+        begin = time.time()
+        made = self.sessions[part.number].run(list(part.outputs), {name: known[name] for name in part.inputs})
+        end = time.time()
+        known.update(zip(part.outputs, made, strict=True))
+        return begin, end
 
     async def _hand_on(self, part: Part, index: int, known: Tensors, moment: float) -> None:
         for number, names in part.routes.items():
@@ -299,32 +290,18 @@ class Station:
             self.events.append(Event(number, index, begin, end, reader, size))
 
 
-def computing() -> ThreadPoolExecutor:
-    """A thread that computes.
-
-    It gives way to the threads that exchange messages: where they share a core, every message would otherwise wait for
-    several time slices of the computation.
-    """
-    return ThreadPoolExecutor(1, thread_name_prefix="computing", initializer=_give_way)
-
-
 def _give_way() -> None:
+    """Make a thread that computes give way to those that exchange messages.
+
+    Where they share a core, every message would otherwise wait for several time slices of the computation.
+    """
     if sys.platform == "linux":  # where threads have priorities of their own
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), GIVES_WAY)
 
 
-def timed_run(box: Box, held: Tensors) -> tuple[float, float, Tensors]:
-    """Run a part: when it began and ended, and what it made."""
-    feeds, begin = {name: held[name] for name in box.part.inputs}, time.time()
-    made = box.session.run(list(box.part.outputs), feeds)
-    return begin, time.time(), dict(zip(box.part.outputs, made, strict=True))
-
-
 async def sleep_until(moment: float) -> None:
     """Sleep until a moment of this machine's clock."""
-    left = moment - time.time()
-    if left > 0:
-        await asyncio.sleep(left)
+    await asyncio.sleep(max(0.0, moment - time.time()))
 
 
 def resident_bytes() -> int:
