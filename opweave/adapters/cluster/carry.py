@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("opweave")
 
 PATIENCE = 30.0
-"""Seconds without any result after which a run ends, or twenty times the longest part, if that is longer."""
+"""Seconds without any result after which a run ends."""
 
 ATTEMPTS = 3
 """Losses of a worker in a row, without one more input, after which a run ends: its part may not fit."""
@@ -65,6 +65,7 @@ def carry_out(
     feeds: Sequence[Tensors],
     *,
     threads: int = 1,
+    patience: float = PATIENCE,
     spare: Spare | None = None,
     progress: Observer | None = None,
 ) -> tuple[Carried, Plan]:
@@ -74,6 +75,8 @@ def carry_out(
     ----------
     feeds
         The model's inputs, one mapping for each.
+    patience
+        Seconds without any result after which the run ends.
     spare
         See :data:`Spare`; None to end when a worker is lost.
 
@@ -93,7 +96,7 @@ def carry_out(
         team = _Team(client, plan, found)
         try:
             team.open(feeds, threads)
-            team.work(len(feeds), progress)
+            team.work(len(feeds), patience, progress)
         except LostError as lost:
             fruitless = 0 if len(found.outputs) > before else fruitless + 1
             taken = None
@@ -170,7 +173,7 @@ class _Team:
         shared = self.stations[plan.devices[0]] if plan.shared else None
         self._all("open", self.stations, shared)
 
-    def work(self, count: int, progress: Observer | None) -> None:
+    def work(self, count: int, patience: float, progress: Observer | None) -> None:
         """Run inputs to the end.
 
         Raises
@@ -180,8 +183,7 @@ class _Team:
         """
         outputs, one_by_one = self.found.outputs, self.plan.one_by_one
         partial: dict[int, Tensors] = {index: {} for index in range(count) if index not in outputs}
-        longest = max(part.seconds or 0.0 for part in self.plan.parts)
-        patience, latest = max(PATIENCE, 20.0 * longest), time.time()
+        latest = time.time()
         self._all("enter", list(partial)[:1] if one_by_one else list(partial))
         while partial:
             time.sleep(SHORT_PAUSE if one_by_one else PAUSE)

@@ -24,7 +24,7 @@ from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
-from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, ResourceKind, Timeline
+from opweave.problems.timeline import ActivityKind, Names, Recorder, Timeline
 
 BETWEEN, PER_SECOND, LATENCY = "seconds between results", "inputs per second", "latency"
 """Rows of the whole."""
@@ -185,35 +185,34 @@ def figures(timeline: Timeline, busy: bool = False) -> dict[str, float]:
 
 
 def compared(
-    problem: Pipeline | Placement | None, solution: Stages | Schedule, carried: Carried, found: Timeline, *, busy: bool
+    planned: tuple[Pipeline | Placement, Stages | Schedule], carried: Carried, found: Timeline, plan: Plan
 ) -> tuple[Row, ...]:
     """The rows of a run.
 
     Parameters
     ----------
+    planned
+        The problem and its solution.
     found
         The measured timeline.
-    busy
-        Whether the plan says that messages keep devices busy.
     """
+    problem, solution = planned
+    evaluation = problem.evaluate(solution)  # type: ignore[arg-type]
     predicted: dict[str, float | None] = {}
-    planned = None if problem is None else problem.play(solution)
-    if problem is not None and planned is not None:
-        details = problem.evaluate(solution).details
-        memory = problem.memory_by_device(solution)
-        predicted |= figures(planned, busy)
-        predicted |= {f"memory of {device}": float(most) for device, most in memory.items()}
-        predicted[LATENCY] = planned.end
-        if isinstance(details, PipelineDetails):
-            predicted[LATENCY] = details.latency_seconds
-            predicted |= {BETWEEN: details.bottleneck_seconds, PER_SECOND: details.inputs_per_second}
+    if evaluation.timeline is not None:
+        predicted |= figures(evaluation.timeline, busy=plan.alone and plan.links is None)
+        predicted |= {f"memory of {name}": float(most) for name, most in problem.memory_by_device(solution).items()}
+        predicted[LATENCY] = evaluation.timeline.end
+    if isinstance(evaluation.details, PipelineDetails):
+        details = evaluation.details
+        predicted[LATENCY] = details.latency_seconds
+        predicted |= {BETWEEN: details.bottleneck_seconds, PER_SECOND: details.inputs_per_second}
     measured: dict[str, float] = {}
     begins, ends = dict[int, float](), dict[int, float]()
     for _, event in carried.events:
         begins[event.index] = min(event.begin, begins.get(event.index, math.inf))
         ends[event.index] = max(event.end, ends.get(event.index, 0.0))
-    one_by_one = isinstance(solution, Schedule) or (isinstance(problem, Pipeline) and problem.objective == "latency")
-    if len(ends) > 1 and not one_by_one:
+    if len(ends) > 1 and not plan.one_by_one:
         measured[BETWEEN] = steady(list(ends.values()))
         measured[PER_SECOND] = 1.0 / measured[BETWEEN]
     elif ends:
@@ -224,13 +223,9 @@ def compared(
     return tuple(Row(what, predicted.get(what), value) for what, value in measured.items())
 
 
-def measured_timeline(carried: Carried, plan: Plan, planned: Timeline | None) -> Timeline:
-    """What happened, from the first event on, with the resources of the planned timeline, if there is one."""
-    kinds: tuple[ResourceKind, ...] = ("device", "send_port", "receive_port")
-    resources = tuple(Resource(name, kind, exclusive=False) for kind in kinds for name in plan.devices)
-    names = Names((), 0, 0)
-    if planned is not None:
-        resources, names = planned.resources, planned.names
+def measured_timeline(carried: Carried, plan: Plan, planned: Timeline) -> Timeline:
+    """What happened, from the first event on, with the resources of the planned timeline."""
+    resources, names = planned.resources, planned.names
     texts = (*names.texts, *(f"part {part.number + 1}" for part in plan.parts))
     where = {(resource.kind, resource.name): row for row, resource in enumerate(resources)}
     recorder, first = Recorder(), min((event.begin for _, event in carried.events), default=0.0)

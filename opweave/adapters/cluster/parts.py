@@ -16,7 +16,7 @@ from opweave.adapters.onnx.pieces import Piece, split_onnx
 from opweave.adapters.runtimes.groups import Group
 from opweave.adapters.verify.parts import parts_of
 from opweave.problems.cluster import Cluster
-from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.errors import LimitExceededError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 
@@ -63,9 +63,9 @@ class Plan:
 
 def plan_of(
     model: PathLike,
+    problem: Pipeline | Placement,
     solution: Stages | Schedule,
     *,
-    problem: Pipeline | Placement | None = None,
     emulate: Cluster | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> Plan:
@@ -75,10 +75,10 @@ def plan_of(
     ----------
     model
         The ONNX file that was planned.
+    problem
+        What was planned; it says where a pipeline's inputs arrive, and whether they follow each other.
     solution
         Stages of a pipeline, or a schedule, which is cut into groups of operators.
-    problem
-        The problem, which says where a pipeline's inputs arrive, and whether they follow each other.
     emulate
         The cluster whose devices and links are emulated.
     dims
@@ -99,7 +99,7 @@ def plan_of(
         teams = [stage.devices for stage in solution.stages]
     home = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
     outside: tuple[str, ...] = ()
-    if chain and (pipeline is None or pipeline.inputs == "first"):
+    if pipeline is not None and pipeline.inputs == "first":
         outside = whole.inputs
         home |= dict.fromkeys(outside, 0)  # the first part hands them on
     needs = [_needed(pieces[number:] if chain else [pieces[number]], number, home) for number in range(len(pieces))]
@@ -119,14 +119,14 @@ def plan_of(
                 given=outside if outside and number == 0 else here,
                 needs=frozenset(needs[number]),
                 routes={target: names for target, names in routes.items() if names},
-                seconds=None if emulate is None else _seconds(groups[number], problem),
+                seconds=None if emulate is None else _seconds(problem, groups[number]),
             )
         )
     return Plan(
         tuple(parts),
         whole.outputs,
         file,
-        one_by_one=not chain or (pipeline is not None and pipeline.objective == "latency"),
+        one_by_one=pipeline is None or pipeline.objective == "latency",
         links=None if emulate is None else _links(emulate, 1.0 if pipeline is None else pipeline.compression),
         shared=pipeline is not None and pipeline.channel == "shared",
         alone=pipeline is not None and pipeline.load == "sum",
@@ -158,10 +158,8 @@ def _needed(readers: Sequence[Piece], number: int, home: Mapping[str, int]) -> t
     return tuple(name for name in names if home.get(name, number) < number)
 
 
-def _seconds(group: Group, problem: Pipeline | Placement | None) -> float:
+def _seconds(problem: Pipeline | Placement, group: Group) -> float:
     """What a device takes for a group."""
-    if problem is None:
-        raise InvalidInputError("to emulate devices, pass the problem: it says how long operators take on them")
     return float(sum(problem.known_seconds[op][group.device] for op in group.operators))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opweave.adapters.cluster.carry import carry_out
 from opweave.adapters.cluster.connect import ask, assigned, check_workers
-from opweave.adapters.cluster.parts import cut
-from opweave.adapters.cluster.station import computing, open_part, part_options, sleep_until
+from opweave.adapters.cluster.parts import Plan, cut
+from opweave.adapters.cluster.station import RESULT, Part, open_part, part_options
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.runtimes.groups import Group
@@ -28,37 +28,26 @@ from opweave.problems.spec import FrozenDict
 if TYPE_CHECKING:
     from distributed import Client
 
-SIZES = (2**10, 2**16, 2**20, 2**22)
+SIZES = (2**10, 2**14, 2**17, 2**20)
 """Bytes of the messages that are timed."""
 
-MESSAGES, FEWEST, SECONDS = 15, 3, 5.0
-"""Messages of one size; only ``FEWEST`` if more would take longer than ``SECONDS``."""
+FEWEST, MESSAGES, QUICK = 3, 40, 1.0
+"""Messages of one size: the fewest, and more where the fewest of all sizes took less than ``QUICK`` seconds."""
 
 STALLED = 120.0
-"""Seconds after which a link that has not carried its messages is given up."""
+"""Seconds without a message after which a link is given up."""
 
-ROUNDS, RUNS = 3, 8
-"""Profiles of a model, and runs in each: medians of runs, spread over profiles."""
+SIDE = 512
+"""Rows of the matrices that workers multiply between messages."""
+
+BUSY = 0.25
+"""Share of a message's time for which it keeps its workers from computing, from which on that counts as their work."""
 
 SHARED = 1.5
 """By what factor messages slow each other down, on every pair, where one channel carries all of them."""
 
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A model on one worker: median seconds of each operator, and how they were measured."""
-
-    seconds: Mapping[str, float]
-    how: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Messages of one size: median seconds, their spread, and for how long one keeps its two workers from computing."""
-
-    seconds: float
-    spread: float
-    lost: float
+ROUNDS, RUNS = 3, 8
+"""Profiles of a model, and runs in each: medians of runs, spread over profiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +71,15 @@ class Probe:
     settings: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Messages of one size: seconds between two, and median seconds that one took, with their spread."""
+
+    period: float
+    seconds: float
+    spread: float
+
+
 def probe(
     client: Client,
     model: PathLike | None = None,
@@ -92,8 +90,8 @@ def probe(
 ) -> Probe:
     """Measure the workers of a Dask cluster, and a model on all of them.
 
-    All workers run the model at the same time, as they do in a pipeline. Messages are arrays that one worker sends to
-    another while all of them compute, as stages do: first one pair at a time, then several pairs at once.
+    All workers run the model at the same time, as they do in a pipeline. Links are measured by pipelines of two stages
+    that multiply matrices and send arrays: first one pair of workers at a time, then several pairs at once.
 
     Parameters
     ----------
@@ -113,7 +111,7 @@ def probe(
     Probe
         Memory is what is free now, divided among workers of one host. An operator's time is the median of a profile
         without the runtime's optimiser, scaled so that all of them add up to what the model takes without the profile.
-        A link's time is what a message takes; with ``load="sum"``, for how long it keeps a worker from computing.
+        A link's time is what a message takes; with ``load="sum"``, by how much it delays the pipeline.
 
     Raises
     ------
@@ -123,35 +121,33 @@ def probe(
     where = assigned(client)
     about = check_workers(client, where, dict.fromkeys(where, 0 if model is None else Path(model).stat().st_size))
     costs = None if model is None else _costs(client, where, model, dims, threads)
-    speeds = ask(client, where, _speeds)
+    copied = ask(client, where, _copied)
+    still = dict(zip(where, _timed(client, [(name,) for name in where], sizes), strict=True))
     hosts = [each.host for each in about.values()]
     devices, notes = [], {}
     for name, each in about.items():
-        beside, (flops, copied) = hosts.count(each.host), speeds[name]
+        beside = hosts.count(each.host)
+        rate = 2.0 * SIDE**3 / still[name][min(sizes)].period
         room = each.room // beside
-        devices.append(Device(name=name, memory_bytes=room, flops_per_second=flops, memory_bandwidth=copied))
+        devices.append(Device(name=name, memory_bytes=room, flops_per_second=rate, memory_bandwidth=copied[name]))
         notes[f"{name}.memory_bytes"] = f"free memory of {each.host}, shared by {beside} workers"
-        notes[f"{name}.flops_per_second"] = f"float32 matrix product; the worker has {each.threads} threads"
+        notes[f"{name}.flops_per_second"] = f"float32 matrix product of ONNX Runtime; {each.threads} threads"
         notes[f"{name}.memory_bandwidth"] = "copying 64 MiB"
-    if len(where) == 1:
-        return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes)), costs, {})
-    links, how, settings = _links(client, where, sizes)
-    return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes | how), **links), costs, settings)
+    links, settings = dict[str, Any](), dict[str, str]()
+    if len(where) > 1:
+        links, how, settings = _links(client, still, sizes)
+        notes |= how
+    return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes), **links), costs, settings)
 
 
-def _speeds() -> tuple[float, float]:
-    """Operations per second, and bytes per second of memory; runs on a worker."""
-
-    def least(work: Any) -> float:
-        found = []
-        for _ in range(5):
-            began = time.perf_counter()
-            work()
-            found.append(time.perf_counter() - began)
-        return min(found)
-
-    side, room = np.ones((512, 512), dtype=np.float32), np.zeros(2**26, dtype=np.uint8)
-    return 2.0 * 512**3 / least(lambda: side @ side), 2.0 * room.nbytes / least(room.copy)
+def _copied() -> float:
+    """Bytes per second of memory; runs on a worker."""
+    room, found = np.zeros(2**26, dtype=np.uint8), []
+    for _ in range(5):
+        began = time.perf_counter()
+        room.copy()
+        found.append(time.perf_counter() - began)
+    return 2.0 * room.nbytes / min(found)
 
 
 def _costs(
@@ -161,42 +157,39 @@ def _costs(
     operators = load(model, dims=dims).operator_ids
     file = client.scatter(cut(model, [Group("all", operators)], dims)[0][1], hash=False)
     found = ask(client, where, measured, dict.fromkeys(where, (file, threads)))
-    table = {op: {name: row.seconds.get(op, 0.0) for name, row in found.items()} for op in operators}
-    notes = {name: f"{row.how}, all workers at once, {threads} threads" for name, row in found.items()}
+    table = {op: {name: seconds.get(op, 0.0) for name, (seconds, _) in found.items()} for op in operators}
+    notes = {name: f"{how}, all workers at once, {threads} threads" for name, (_, how) in found.items()}
     return Costs.from_table(table).model_copy(update={"notes": FrozenDict(notes)})
 
 
-def measured(file: bytes, threads: int) -> Measured:
-    """Measure a model on this machine; runs on a worker."""
-    with computing() as thread:
-        return thread.submit(_measured, file, threads).result()
-
-
-def _measured(file: bytes, threads: int) -> Measured:
+def measured(file: bytes, threads: int) -> tuple[dict[str, float], str]:
+    """Median seconds of a model's operators on this machine, and how they were measured; runs on a worker."""
     from onnx import load_model_from_string
 
     from opweave.adapters.onnx.session import profiled_run, random_feeds
 
     feeds = dict(random_feeds(load_model_from_string(file), seed=0))
-    session, whole = open_part(file, threads), []
-    for _ in range(ROUNDS * RUNS + 1):
-        began = time.perf_counter()
-        session.run(None, feeds)
-        whole.append(time.perf_counter() - began)
+    session, whole, profiles = open_part(file, threads), list[float](), []
+    session.run(None, feeds)
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(file)
-        profiles = [profiled_run(path, part_options(threads), feeds, runs=RUNS + 1).seconds for _ in range(ROUNDS)]
+        for _ in range(ROUNDS):
+            profiles.append(profiled_run(path, part_options(threads), feeds, runs=RUNS + 1).seconds)
+            for _ in range(RUNS):
+                began = time.perf_counter()
+                session.run(None, feeds)
+                whole.append(time.perf_counter() - began)
     rows = {name: [each[name] for each in profiles] for name in profiles[0]}
     middle = {name: statistics.median(row) for name, row in rows.items()}
     spreads = [(max(row) - min(row)) / (middle[name] or 1.0) for name, row in rows.items()]
-    typical, spread = spread_of(whole[1:])
+    typical, spread = spread_of(whole)
+    factor = typical / (sum(middle.values()) or 1.0)
     how = (
         f"median of {ROUNDS * RUNS} runs of {typical * 1e3:.4g} ms (spread {spread:.1%}); "
-        f"median spread of an operator {statistics.median(spreads or [0.0]):.1%}"
+        f"median spread of an operator {statistics.median(spreads):.1%}"
     )
-    factor = typical / (sum(middle.values()) or 1.0)
-    return Measured({name: seconds * factor for name, seconds in middle.items()}, how)
+    return {name: seconds * factor for name, seconds in middle.items()}, how
 
 
 def spread_of(values: Sequence[float]) -> tuple[float, float]:
@@ -205,104 +198,120 @@ def spread_of(values: Sequence[float]) -> tuple[float, float]:
     return middle, (high - low) / middle
 
 
-class Echo:
-    """An actor that computes all the time, takes messages, and times those that it sends."""
-
-    def __init__(self) -> None:
-        self.thread, self.until = computing(), time.time() + STALLED
-        self.ident = self.thread.submit(threading.get_ident).result()
-        self.thread.submit(self._compute)
-
-    def _compute(self) -> None:
-        side = np.ones((512, 512), dtype=np.float32)
-        while time.time() < self.until:  # ends by itself if whoever asks is gone
-            side @ side
-
-    def _kept(self) -> float:
-        """For how long the computing thread has been kept from its core, from some moment on."""
-        self.until = max(self.until, time.time() + STALLED) if self.until else 0.0
-        if not hasattr(time, "pthread_getcpuclockid"):
-            return 0.0
-        return time.perf_counter() - time.clock_gettime(time.pthread_getcpuclockid(self.ident))
-
-    async def take(self, message: Any) -> float:
-        """Take a message."""
-        return self._kept()
-
-    async def send(self, other: Any, size: int, begin: float = 0.0) -> Sent:
-        """Send messages to another actor until it has taken them."""
-        message = {"message": np.random.default_rng(0).integers(0, 255, size, dtype=np.uint8)}
-        await sleep_until(begin)
-        there, here, seconds = await other.take(message), self._kept(), list[float]()
-        latest = there
-        while len(seconds) < MESSAGES and (len(seconds) < FEWEST or sum(seconds) < SECONDS):
-            began = time.perf_counter()
-            latest = await other.take(message)
-            seconds.append(time.perf_counter() - began)
-        lost = (self._kept() - here + latest - there) / 2 / len(seconds)
-        return Sent(*spread_of(seconds), lost)
-
-    async def close(self) -> None:
-        """Stop computing."""
-        self.until = 0.0
-        self.thread.shutdown(wait=False)
-
-
 def _links(
-    client: Client, where: Mapping[str, str], sizes: Sequence[int]
+    client: Client, still: Mapping[str, Mapping[int, Sent]], sizes: Sequence[int]
 ) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
-    """Fields of the cluster, how they were measured, and settings of a pipeline."""
-    echoes = ask(client, where, Echo, actor=True)
-    largest = max(sizes)
-    try:
-        found = {pair: {size: _timed(echoes, [pair], size)[0] for size in sizes} for pair in permutations(where, 2)}
-        names = list(where)
-        pairs = list(zip(names[::2], names[1::2], strict=False)) if len(names) > 3 else [(names[0], names[1])]
-        if len(pairs) == 1:  # no two pairs are separate: both directions of one link
-            pairs.append((names[1], names[0]))
-        together = _timed(echoes, pairs, largest, time.time() + 0.5)
-    finally:
-        for echo in echoes.values():
-            echo.close()
-    rows = [row for each in found.values() for row in each.values()]
-    busy = statistics.median(2.0 * row.lost / row.seconds for row in rows)
-    slower = min(row.seconds / found[pair][largest].seconds for row, pair in zip(together, pairs, strict=True))
-    own = busy > 0.5
+    """Fields of the cluster, how they were measured, and settings of a pipeline.
+
+    Parameters
+    ----------
+    still
+        What every worker does without messages.
+    """
+    names, largest = list(still), max(sizes)
+    found = {pair: _timed(client, [pair], sizes)[0] for pair in permutations(names, 2)}
+    pairs = list(zip(names[::2], names[1::2], strict=False))
+    if len(names) < 4:  # no two pairs are separate: both directions of one link
+        pairs = [(names[0], names[1]), (names[1], names[0])]
+    together = _timed(client, pairs, sizes)
+    slower = min(row[largest].seconds / found[pair][largest].seconds for row, pair in zip(together, pairs, strict=True))
+    delays, busy = dict[tuple[str, str], dict[int, float]](), list[float]()
+    for pair, rows in found.items():
+        delays[pair] = {}
+        for size, row in rows.items():
+            computing = max(still[name][size].period for name in pair)
+            delays[pair][size] = row.period - computing
+            free = max(computing, row.seconds)  # between two inputs, if messages do not keep workers from computing
+            busy.append((row.period - free) / min(computing, row.seconds))
+    own, shared = statistics.median(busy) > BUSY, slower > SHARED
     notes = {
-        "links": f"medians of {MESSAGES} messages of {min(sizes):,} to {largest:,} bytes, while all workers compute; "
-        f"cores of the two workers are busy with a message for {busy:.0%} of its time",
+        "links": f"pipelines of two stages, {min(sizes):,} to {largest:,} bytes; a message keeps its workers from "
+        f"computing for {statistics.median(busy):.0%} of its time",
         "several pairs at once": f"messages take {slower:.2f} times as long",
     }
-    index = {name: number for number, name in enumerate(names)}
     rates, latencies = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
-    for (source, target), each in found.items():
-        at = index[source], index[target]
-        latencies[at], rates[at] = fitted({size: row.lost if own else row.seconds for size, row in each.items()})
-        spread = statistics.median(row.spread for row in each.values())
-        notes[f"{source} to {target}"] = (
-            f"{each[largest].seconds:.3g} s for {largest:,} bytes, one pair at a time (spread {spread:.0%})"
+    for pair, rows in found.items():
+        at = names.index(pair[0]), names.index(pair[1])
+        latencies[at], rates[at] = fitted(delays[pair] if own else {size: row.seconds for size, row in rows.items()})
+        spread = statistics.median(row.spread for row in rows.values())
+        notes[" to ".join(pair)] = (
+            f"{rows[largest].seconds:.3g} s for {largest:,} bytes, one pair at a time (spread {spread:.0%})"
         )
     fields: dict[str, Any] = {"latency": latencies.tolist()}
-    if own:
-        return {**fields, "bandwidth": rates.tolist()}, notes, {"load": "sum"}
-    if slower < SHARED:
-        return {**fields, "bandwidth": rates.tolist()}, notes, {}
+    if own or not shared:
+        return {**fields, "bandwidth": rates.tolist()}, notes, {"load": "sum"} if own else {}
     return {**fields, "shared": statistics.median(rates[rates > 0.0])}, notes, {"channel": "shared"}
 
 
-def _timed(echoes: Mapping[str, Any], pairs: Sequence[tuple[str, str]], size: int, begin: float = 0.0) -> list[Sent]:
-    """Messages of some bytes on some pairs at the same time."""
-    for echo in echoes.values():
-        echo.take(None)  # so that it goes on computing
-    futures = [echoes[source].send(echoes[target], size, begin) for source, target in pairs]
+def _timed(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[int]) -> list[dict[int, Sent]]:
+    """Messages of all sizes along chains of workers that multiply matrices, at the same time."""
+    began = time.time()
+    found = _sent(client, chains, sizes, FEWEST)
+    return found if time.time() - began > QUICK else _sent(client, chains, sizes, MESSAGES)
+
+
+def _sent(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[int], count: int) -> list[dict[int, Sent]]:
+    feeds = [{"size": np.array([size])} for size in sizes for _ in range(count)]
+    carried, plan = carry_out(client, _chained(chains), feeds, patience=STALLED)
+    if carried.reason is not None:
+        raise EngineError(f"the probe of {' and '.join(map(' to '.join, chains))} ended: {carried.reason}")
+    ends: dict[tuple[int, int], float] = {}
+    took: dict[tuple[int, int], float] = {}
+    for _, event in carried.events:
+        if event.target is None:
+            ends[event.part, event.index] = event.end
+        else:
+            took[event.target, event.index] = event.end - event.begin
     found = []
-    for (source, target), future in zip(pairs, futures, strict=True):
-        try:
-            found.append(future.result(timeout=STALLED))
-        except Exception as error:
-            why = f"took more than {STALLED:.0f} s" if isinstance(error, TimeoutError) else f"failed: {error}"
-            raise EngineError(f"{size:,} bytes from {source!r} to {target!r} {why}; check this link") from None
+    for last in (part.number for part in plan.parts if RESULT in part.routes):
+        rows = {}
+        for block, size in enumerate(sizes):
+            first, after = block * count, (block + 1) * count
+            period = (ends[last, after - 1] - ends[last, first]) / (count - 1)
+            rows[size] = Sent(period, *spread_of([took.get((last, index), period) for index in range(first, after)]))
+        found.append(rows)
     return found
+
+
+def _chained(chains: Sequence[tuple[str, ...]]) -> Plan:
+    """Chains of parts that multiply matrices, each of which sends an array to the next one."""
+    parts: list[Part] = []
+    for chain, devices in enumerate(chains):
+        array, result = f"array{chain}", f"result{chain}"
+        for place, device in enumerate(devices):
+            number, passed = len(parts), ("size", array)
+            part = Part(
+                number=number,
+                devices=(device,),
+                model=_product(array, result),
+                inputs=("size",),
+                outputs=(array, result),
+                given=() if place else ("size",),
+                needs=frozenset(passed if place else ()),
+                routes={RESULT: (result,)} if place == len(devices) - 1 else {number + 1: passed},
+            )
+            parts.append(part)
+    return Plan(tuple(parts), tuple(f"result{chain}" for chain in range(len(chains))))
+
+
+def _product(array: str, result: str) -> bytes:
+    """A model that makes an array of some bytes, and multiplies two matrices."""
+    from onnx import TensorProto, helper
+
+    side = helper.make_tensor("side", TensorProto.INT64, [2], [SIDE, SIDE])
+    zero = helper.make_tensor("zero", TensorProto.UINT8, [1], [0])
+    nodes = [
+        helper.make_node("ConstantOfShape", ["size"], [array], value=zero),
+        helper.make_node("ConstantOfShape", ["side"], ["matrix"]),
+        helper.make_node("MatMul", ["matrix", "matrix"], ["product"]),
+        helper.make_node("ReduceMax", ["product"], [result], keepdims=0),
+    ]
+    given = helper.make_tensor_value_info("size", TensorProto.INT64, [1])
+    made = helper.make_tensor_value_info(array, TensorProto.UINT8, [None])
+    most = helper.make_tensor_value_info(result, TensorProto.FLOAT, [])
+    graph = helper.make_graph(nodes, "product", [given], [made, most], [side])
+    opset = helper.make_opsetid("", 17)
+    return bytes(helper.make_model(graph, opset_imports=[opset], ir_version=9).SerializeToString())
 
 
 def fitted(seconds: Mapping[int, float]) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from opweave.adapters.cluster.carry import Observer, carry_out
+from opweave.adapters.cluster.carry import PATIENCE, Observer, carry_out
 from opweave.adapters.cluster.compare import ClusterRun, compared, measured_timeline, with_measured_times
 from opweave.adapters.cluster.parts import plan_of
 from opweave.adapters.cluster.station import Tensors, open_part
@@ -57,7 +57,7 @@ def run(
     client
         A client of ``distributed``; workers have the names of the plan's devices, or are taken in the order of names.
     problem
-        What was solved. Without it nothing is predicted, no devices are emulated, and no spare device takes over.
+        What was solved, unless the result knows it.
     inputs
         The model's inputs, or a number of random ones.
     emulate
@@ -76,32 +76,39 @@ def run(
     Raises
     ------
     InvalidInputError
-        When the plan fits neither the model nor the workers, and when ``problem`` is needed.
+        When the plan fits the problem, the model or the workers not at all, and when ``problem`` is needed.
     EngineError
         When a worker lacks a package or refuses its part of the model.
     """
-    solution = result.solution if isinstance(result, Result) else result
-    if not isinstance(solution, Stages | Schedule):
-        raise InvalidInputError("only pipelines and placements with a plan can be carried out")
-    plan = plan_of(model, solution, problem=problem, emulate=emulate, dims=dims)
+    if isinstance(result, Result):
+        asked, solution = problem or result.answers, result.plan
+    else:
+        asked, solution = problem, result
+    if not isinstance(asked, Pipeline | Placement):
+        raise InvalidInputError("only pipelines and placements can be carried out; pass one of them as problem=")
+    planned = asked.play(solution)
+    if planned is None:
+        raise InvalidInputError(f"this plan cannot be carried out: {asked.evaluate(solution).violations[0].message}")
+    plan = plan_of(model, asked, solution, emulate=emulate, dims=dims)
     feeds = _random_inputs(plan.whole, inputs) if isinstance(inputs, int) else list(inputs)
     carried, plan = carry_out(
         client,
         plan,
         feeds,
         threads=threads,
-        spare=None if problem is None else partial(_spare, problem, solution),
+        patience=max(PATIENCE, 2.0 * planned.end),
+        spare=partial(_spare, asked, solution),
         progress=progress,
     )
-    timeline = measured_timeline(carried, plan, None if problem is None else problem.play(solution))
-    rows = compared(problem, solution, carried, timeline, busy=plan.alone and emulate is None)
+    timeline = measured_timeline(carried, plan, planned)
+    rows = compared((asked, solution), carried, timeline, plan)
     session, apart = open_part(plan.whole, threads), [0.0]
     for index, found in carried.outputs.items():
         theirs = session.run(list(plan.outputs), dict(feeds[index]))
         apart.append(_difference(found, dict(zip(plan.outputs, theirs, strict=True))))
     better = None
-    if problem is not None and carried.reason is None:
-        better = with_measured_times(problem, solution, rows, RESOLVE_SECONDS)
+    if carried.reason is None:
+        better = with_measured_times(asked, solution, rows, RESOLVE_SECONDS)
     return ClusterRun(
         rows,
         carried.outputs,
@@ -111,7 +118,7 @@ def run(
         carried.reason,
         timeline,
         better,
-        None if problem is None or not isinstance(result, Result) else (problem, result),
+        (asked, result) if isinstance(result, Result) else None,
     )
 
 

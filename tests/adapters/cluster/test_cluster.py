@@ -20,7 +20,7 @@ from opweave.adapters.cluster.carry import carry_out
 from opweave.adapters.cluster.connect import addresses, assigned, check_workers, connected
 from opweave.adapters.cluster.parts import plan_of
 from opweave.adapters.cluster.probing import probe
-from opweave.adapters.cluster.running import emulation, replaced, run
+from opweave.adapters.cluster.running import replaced, run
 from tests.adapters.cluster.nets import residual_net
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_an_emulated_pipeline_is_as_fast_as_predicted(client: Client, model: Pat
 
 
 def test_replicas_take_turns(client: Client, model: Path) -> None:
-    problem = pipeline_of(model, min_stages=1, max_stages=None)
+    problem = pipeline_of(model, min_stages=1, max_stages=None, max_replicas=3)
     names = list(problem.running_order)
     plan = ow.Stages(
         stages=[
@@ -82,7 +82,7 @@ def test_replicas_take_turns(client: Client, model: Path) -> None:
             ow.Stage(device="d1", operators=names[5:], replicas=["d2", "d3"]),
         ]
     )
-    found = run(model, plan, client, inputs=12)
+    found = run(model, plan, client, problem=problem, inputs=12)
     assert len(found.outputs) == 12 and found.difference == 0.0
 
 
@@ -116,12 +116,11 @@ def test_without_a_spare_the_finished_inputs_are_kept(model: Path) -> None:
     plan = ow.solve(problem, time_limit=10).solution
     assert plan is not None
     with connected(local=DEVICES) as client:
-        parts = plan_of(model, plan, problem=problem, seconds=[0.05] * len(plan.stages))
+        parts = plan_of(model, problem, plan, emulate=problem.cluster)
         victim = assigned(client, parts.devices)[parts.devices[-1]]
         pid = client.run(os.getpid, workers=[victim])[victim]
         feeds = [{"x": np.ones((32, 64), np.float32)}] * 200
-        links = emulation(problem.cluster, problem)
-        found = carry_out(client, parts, feeds, emulation=links, progress=_killer(pid))
+        found, _ = carry_out(client, parts, feeds, progress=_killer(pid))
         assert found.reason is not None and "is gone" in found.reason
         assert 0 < len(found.outputs) < 200
 
