@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.cluster.connect import LostError, addresses, answers, ask, assigned, check_workers, loss
 from opweave.adapters.cluster.parts import Plan
-from opweave.adapters.cluster.station import Event, News, Part, Station, Tensors
+from opweave.adapters.cluster.station import Event, News, Station, Tensors
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -30,8 +30,8 @@ PAUSE, SHORT_PAUSE = 0.25, 0.05
 """Seconds between two questions for news, which take a little of a worker's time; and if inputs wait for the answer."""
 
 Observer = Callable[[int, int], None]
-Spare = Callable[[str, Sequence[str]], str | None]
-"""Names the device that takes over from a lost one, among those that are there; None if none may."""
+Spare = Callable[[str, Sequence[str]], tuple[str, Plan] | None]
+"""The device that takes over from a lost one, among those that are there, and the plan with it; None if none may."""
 
 
 @dataclass(slots=True, eq=False)
@@ -107,16 +107,16 @@ def carry_out(
             if taken is None:
                 found.reason = f"{lost}; {len(found.outputs)} of {len(feeds)} inputs were finished"
                 break
-            if taken != lost.device:
-                found.moved[lost.device] = taken
-                plan = replace(plan, parts=tuple(_moved(part, lost.device, taken) for part in plan.parts))
-            logger.warning("%s; %s takes over, and unfinished inputs run again", lost, taken)
+            device, plan = taken
+            if device != lost.device:
+                found.moved[lost.device] = device
+            logger.warning("%s; %s takes over, and unfinished inputs run again", lost, device)
         finally:
             team.close()
     return found, plan
 
 
-def _successor(client: Client, lost: str, spare: Spare) -> str | None:
+def _successor(client: Client, lost: str, spare: Spare) -> tuple[str, Plan] | None:
     """The device that takes over, once there is one; the worker may be back under its name soon."""
     for _ in range(SECONDS_TO_RETURN):
         taken = spare(lost, list(addresses(client)))
@@ -124,11 +124,6 @@ def _successor(client: Client, lost: str, spare: Spare) -> str | None:
             return taken
         time.sleep(1.0)
     return None
-
-
-def _moved(part: Part, lost: str, taken: str) -> Part:
-    """A part with one device in the place of another."""
-    return replace(part, devices=tuple(taken if device == lost else device for device in part.devices))
 
 
 class _Team:
@@ -240,11 +235,8 @@ class _Team:
 
     def _ahead(self, device: str) -> float:
         """By how much a worker's clock is ahead of this one's; 0 if that is less than what an answer takes."""
-        offsets = []
-        for _ in range(5):
-            before = time.time()
-            there = self.stations[device].now().result(timeout=60)
-            after = time.time()
-            offsets.append((after - before, there - (before + after) / 2))
-        took, offset = min(offsets)
-        return 0.0 if abs(offset) < took else offset
+        before = time.time()
+        there = self.stations[device].now().result(timeout=60)
+        after = time.time()
+        offset = there - (before + after) / 2
+        return 0.0 if abs(offset) < after - before else offset

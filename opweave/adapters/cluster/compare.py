@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -19,6 +18,7 @@ from opweave.adapters.cluster.station import Tensors
 from opweave.adapters.files import PathLike
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.measures import busy_seconds, moved_bytes
 from opweave.problems.pipeline.referee import PipelineDetails
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
@@ -29,8 +29,8 @@ from opweave.problems.timeline import ActivityKind, Names, Recorder, Timeline
 BETWEEN, PER_SECOND, LATENCY = "seconds between results", "inputs per second", "latency"
 """Rows of the whole."""
 
-COMPUTES = " computes"
-"""Ends the row of a device's seconds for an input."""
+COMPUTES, SENDS, BYTES, MEMORY = " computes", " sends", ", bytes", "memory of "
+"""Ends and beginnings of the rows of a device."""
 
 WARMING = 0.25
 """Share of the first inputs that count neither for the throughput nor for the latency: the pipeline fills up."""
@@ -49,7 +49,7 @@ class Row:
         """The unit of both."""
         if self.what == PER_SECOND:
             return "1/s"
-        return "bytes" if self.what.startswith("memory of ") or self.what.endswith(", bytes") else "s"
+        return "bytes" if self.what.startswith(MEMORY) or self.what.endswith(BYTES) else "s"
 
     @property
     def off(self) -> float | None:
@@ -162,64 +162,56 @@ def steady(moments: Sequence[float]) -> float:
     return (ends[-1] - ends[first]) / max(1, len(ends) - 1 - first)
 
 
-def figures(timeline: Timeline, busy: bool = False) -> dict[str, float]:
-    """Medians over inputs: seconds of every device, and seconds and bytes of every link.
+def per_input(timeline: Timeline, *, together: bool = False) -> dict[str, float]:
+    """Seconds for which every device computes and sends for an input, and the bytes that it sends, as rows.
 
     Parameters
     ----------
-    busy
-        Whether messages keep devices busy, instead of taking time on links.
+    together
+        Whether devices compute, send and receive one after the other, so that only all of it can be measured.
     """
-    acts, names = timeline.activities, [resource.name for resource in timeline.resources]
-    sums: defaultdict[str, Counter[int]] = defaultdict(Counter)
-    for row in range(len(acts)):
-        here, number = names[acts.resource[row]], int(acts.round[row])
-        seconds = float(acts.end[row] - acts.start[row])
-        if busy or acts.kind[row] == ActivityKind.RUN:
-            sums[f"{here}{COMPUTES}"][number] += seconds
-        elif acts.kind[row] == ActivityKind.SEND:
-            link = f"{here} to {names[acts.resource[acts.twin[row]]]}"
-            sums[link][number] += seconds
-            sums[f"{link}, bytes"][number] += int(acts.bytes[row])
-    return {what: statistics.median(each.values()) for what, each in sums.items()}
+    inputs = max(1, len(np.unique(timeline.activities.round)))
+    found: dict[str, float] = {}
+    for resource, seconds, size in zip(
+        timeline.resources, busy_seconds(timeline).tolist(), moved_bytes(timeline), strict=True
+    ):
+        if resource.kind == "device" or together:
+            row = f"{resource.name}{COMPUTES}"
+            found[row] = found.get(row, 0.0) + seconds / inputs
+        if resource.kind in ("send_port", "channel"):
+            if not together:
+                found[f"{resource.name}{SENDS}"] = seconds / inputs
+            found[f"{resource.name}{SENDS}{BYTES}"] = size / inputs
+    return found
 
 
 def compared(
-    planned: tuple[Pipeline | Placement, Stages | Schedule], carried: Carried, found: Timeline, plan: Plan
+    problem: Pipeline | Placement, solution: Stages | Schedule, timeline: Timeline, carried: Carried, plan: Plan
 ) -> tuple[Row, ...]:
-    """The rows of a run.
-
-    Parameters
-    ----------
-    planned
-        The problem and its solution.
-    found
-        The measured timeline.
-    """
-    problem, solution = planned
-    evaluation = problem.evaluate(solution)  # type: ignore[arg-type]
+    """The rows of a run, of which the timeline says what happened."""
+    judged = problem.evaluate(solution)  # type: ignore[arg-type]
     predicted: dict[str, float | None] = {}
-    if evaluation.timeline is not None:
-        predicted |= figures(evaluation.timeline, busy=plan.alone and plan.links is None)
-        predicted |= {f"memory of {name}": float(most) for name, most in problem.memory_by_device(solution).items()}
-        predicted[LATENCY] = evaluation.timeline.end
-    if isinstance(evaluation.details, PipelineDetails):
-        details = evaluation.details
+    if judged.timeline is not None:
+        predicted |= per_input(judged.timeline, together=plan.alone and plan.links is None)
+        predicted |= {f"{MEMORY}{name}": float(most) for name, most in problem.memory_by_device(solution).items()}
+        predicted[LATENCY] = judged.timeline.end
+    if isinstance(judged.details, PipelineDetails):
+        details = judged.details
         predicted[LATENCY] = details.latency_seconds
         predicted |= {BETWEEN: details.bottleneck_seconds, PER_SECOND: details.inputs_per_second}
     measured: dict[str, float] = {}
-    begins, ends = dict[int, float](), dict[int, float]()
-    for _, event in carried.events:
-        begins[event.index] = min(event.begin, begins.get(event.index, math.inf))
-        ends[event.index] = max(event.end, ends.get(event.index, 0.0))
-    if len(ends) > 1 and not plan.one_by_one:
-        measured[BETWEEN] = steady(list(ends.values()))
+    numbers, place = np.unique(timeline.activities.round, return_inverse=True)
+    begins, ends = np.full(len(numbers), np.inf), np.zeros(len(numbers))
+    np.minimum.at(begins, place, timeline.activities.start)
+    np.maximum.at(ends, place, timeline.activities.end)
+    if len(numbers) > 1 and not plan.one_by_one:
+        measured[BETWEEN] = steady(ends.tolist())
         measured[PER_SECOND] = 1.0 / measured[BETWEEN]
-    elif ends:
-        latency = [ends[index] - begins[index] for index in sorted(ends)]
+    elif len(numbers):
+        latency = (ends - begins).tolist()
         measured[LATENCY] = statistics.median(latency[int(WARMING * len(latency)) :])
-    measured |= dict(sorted(figures(found).items()))
-    measured |= {f"memory of {device}": float(most) for device, most in carried.memory_bytes.items()}
+    measured |= {what: value for what, value in per_input(timeline).items() if value > 0.0}
+    measured |= {f"{MEMORY}{name}": float(most) for name, most in carried.memory_bytes.items()}
     return tuple(Row(what, predicted.get(what), value) for what, value in measured.items())
 
 
@@ -267,8 +259,8 @@ def with_measured_times(
     cluster, names = problem.cluster, list(problem.cluster.device_index)
     if len(names) > 1:
         rates = cluster.direct_bandwidth.copy()
-        for a, b in np.argwhere(rates > 0.0):
-            rates[a, b] /= slower.get(f"{names[a]} to {names[b]}", 1.0)
+        for row, name in enumerate(names):
+            rates[row] /= slower.get(f"{name}{SENDS}", 1.0)
         cluster = rebuilt(cluster, bandwidth=rates.tolist(), rates=None, shared=None)
     changed: Problem[Any, Any] = rebuilt(problem, costs=Costs.from_table(table), cluster=cluster)
     kept = changed.evaluate(solution)

@@ -16,8 +16,6 @@ from opweave.problems.units import readable_bytes
 if TYPE_CHECKING:
     from distributed import Client
 
-logger = logging.getLogger("opweave")
-
 SECONDS_TO_JOIN = 30.0
 """Seconds in which local workers must have started, and a scheduler must have answered."""
 
@@ -120,9 +118,7 @@ def addresses(client: Client) -> dict[str, str]:
 
 
 def assigned(client: Client, devices: Sequence[str] | None = None) -> dict[str, str]:
-    """Address of the worker for each device: the one with its name; where no name fits, in the order of names.
-
-    Without ``devices``, every worker is a device.
+    """Address of the worker with the name of each device; without ``devices``, of every worker.
 
     Raises
     ------
@@ -135,19 +131,12 @@ def assigned(client: Client, devices: Sequence[str] | None = None) -> dict[str, 
             "the scheduler has no worker; start one on each device: dask worker ADDRESS --name NAME"
         )
     lacking = [device for device in devices or () if device not in found]
-    if devices is None or not lacking:
-        return {device: found[device] for device in devices or found}
-    if len(lacking) < len(devices):
+    if lacking:
         raise InvalidInputError(
-            f"no worker is named {lacking[0]!r}; the workers are {', '.join(map(repr, found))}: start it with "
+            f"no worker is named {lacking[0]!r}; the workers are {', '.join(map(repr, found))}: start one with "
             f"--name {lacking[0]}"
         )
-    if len(found) < len(devices):
-        raise InvalidInputError(
-            f"the plan uses {len(devices)} devices ({', '.join(devices)}), and there are only {len(found)} workers"
-        )
-    logger.info("no worker has the name of a device; taken in order: %s", dict(zip(devices, found, strict=False)))
-    return dict(zip(devices, found.values(), strict=False))
+    return {device: found[device] for device in devices or found}
 
 
 def answers(

@@ -38,7 +38,16 @@ STALLED = 120.0
 """Seconds without a message after which a link is given up."""
 
 SIDE = 512
-"""Rows of the matrices that workers multiply between messages."""
+PRODUCT = """
+<ir_version: 9, opset_import: ["" : 17]>
+product (int64[1] size) => (uint8[N] array#, float result#) <int64[2] side = {512, 512}> {
+    array# = ConstantOfShape<value = uint8[1] {0}>(size)
+    matrix = ConstantOfShape(side)
+    product = MatMul(matrix, matrix)
+    result# = ReduceMax<keepdims = 0>(product)
+}
+"""
+"""What workers compute between messages: an array of some bytes, and a product of matrices of ``SIDE`` rows."""
 
 BUSY = 0.25
 """Share of a message's time for which it keeps its workers from computing, from which on that counts as their work."""
@@ -275,43 +284,26 @@ def _sent(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[int
 
 def _chained(chains: Sequence[tuple[str, ...]]) -> Plan:
     """Chains of parts that multiply matrices, each of which sends an array to the next one."""
+    from onnx.parser import parse_model
+
     parts: list[Part] = []
     for chain, devices in enumerate(chains):
         array, result = f"array{chain}", f"result{chain}"
+        model = parse_model(PRODUCT.replace("#", str(chain))).SerializeToString()
         for place, device in enumerate(devices):
-            number, passed = len(parts), ("size", array)
+            first, last, number = place == 0, place == len(devices) - 1, len(parts)
             part = Part(
                 number=number,
                 devices=(device,),
-                model=_product(array, result),
+                model=model,
                 inputs=("size",),
                 outputs=(array, result),
-                given=() if place else ("size",),
-                needs=frozenset(passed if place else ()),
-                routes={RESULT: (result,)} if place == len(devices) - 1 else {number + 1: passed},
+                given=("size",) if first else (),
+                needs=frozenset(() if first else ("size", array)),
+                routes={RESULT: (result,)} if last else {number + 1: ("size", array)},
             )
             parts.append(part)
     return Plan(tuple(parts), tuple(f"result{chain}" for chain in range(len(chains))))
-
-
-def _product(array: str, result: str) -> bytes:
-    """A model that makes an array of some bytes, and multiplies two matrices."""
-    from onnx import TensorProto, helper
-
-    side = helper.make_tensor("side", TensorProto.INT64, [2], [SIDE, SIDE])
-    zero = helper.make_tensor("zero", TensorProto.UINT8, [1], [0])
-    nodes = [
-        helper.make_node("ConstantOfShape", ["size"], [array], value=zero),
-        helper.make_node("ConstantOfShape", ["side"], ["matrix"]),
-        helper.make_node("MatMul", ["matrix", "matrix"], ["product"]),
-        helper.make_node("ReduceMax", ["product"], [result], keepdims=0),
-    ]
-    given = helper.make_tensor_value_info("size", TensorProto.INT64, [1])
-    made = helper.make_tensor_value_info(array, TensorProto.UINT8, [None])
-    most = helper.make_tensor_value_info(result, TensorProto.FLOAT, [])
-    graph = helper.make_graph(nodes, "product", [given], [made, most], [side])
-    opset = helper.make_opsetid("", 17)
-    return bytes(helper.make_model(graph, opset_imports=[opset], ir_version=9).SerializeToString())
 
 
 def fitted(seconds: Mapping[int, float]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.cluster.carry import PATIENCE, Observer, carry_out
 from opweave.adapters.cluster.compare import ClusterRun, compared, measured_timeline, with_measured_times
-from opweave.adapters.cluster.parts import plan_of
+from opweave.adapters.cluster.parts import Plan, plan_of
 from opweave.adapters.cluster.station import Tensors, open_part
 from opweave.adapters.files import PathLike
 from opweave.adapters.verify.parts import are_equal, difference, outputs_of
@@ -89,19 +89,31 @@ def run(
     planned = asked.play(solution)
     if planned is None:
         raise InvalidInputError(f"this plan cannot be carried out: {asked.evaluate(solution).violations[0].message}")
-    plan = plan_of(model, asked, solution, emulate=emulate, dims=dims)
+    cut = partial(plan_of, model, asked, emulate=emulate, dims=dims)
+    plan = cut(solution)
     feeds = _random_inputs(plan.whole, inputs) if isinstance(inputs, int) else list(inputs)
+
+    def spare(lost: str, there: Sequence[str]) -> tuple[str, Plan] | None:
+        """The lost device if it has come back, or an unused one that the problem allows."""
+        nonlocal solution
+        for device in (lost, *asked.cluster.device_index):
+            moved, free = replaced(solution, lost, device), replaced(solution, device, "") == solution
+            if device in there and (free or device == lost) and asked.evaluate(moved).feasible:  # type: ignore[arg-type]
+                solution = moved
+                return device, cut(moved)
+        return None
+
     carried, plan = carry_out(
         client,
         plan,
         feeds,
         threads=threads,
         patience=max(PATIENCE, 2.0 * planned.end),
-        spare=partial(_spare, asked, solution),
+        spare=spare,
         progress=progress,
     )
     timeline = measured_timeline(carried, plan, planned)
-    rows = compared((asked, solution), carried, timeline, plan)
+    rows = compared(asked, solution, timeline, carried, plan)
     session, apart = open_part(plan.whole, threads), [0.0]
     for index, found in carried.outputs.items():
         theirs = session.run(list(plan.outputs), dict(feeds[index]))
@@ -138,17 +150,6 @@ def _difference(ours: Tensors, theirs: Tensors) -> float:
         return 0.0
     close, worst = difference(first, second)
     return max(worst or 0.0, 1e-300) if close else math.inf
-
-
-def _spare(problem: Pipeline | Placement, solution: Stages | Schedule, lost: str, there: Sequence[str]) -> str | None:
-    """The device that takes over: the lost one if it has come back, or an unused one that the problem allows."""
-    if lost in there:
-        return lost
-    for device in problem.cluster.device_index:
-        unused = replaced(solution, device, "") == solution
-        if device in there and unused and problem.evaluate(replaced(solution, lost, device)).feasible:  # type: ignore[arg-type]
-            return device
-    return None
 
 
 def replaced(solution: Stages | Schedule, lost: str, taken: str) -> Stages | Schedule:
