@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opweave.formulations.memory_ordering import milp, ordering_ilp  # noqa: F401 - they register themselves
+from opweave.formulations.memory_ordering import ordering_ilp  # noqa: F401 - it registers itself
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.order_arcs import ContradictionError, only_order_arcs
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
