@@ -264,7 +264,7 @@ def _module_folders() -> list[str]:
     """
     here = str(Path.cwd())
     folders = [path or here for path in sys.path]
-    if not sys.flags.safe_path and folders[0] != PACKAGE_FOLDER:
+    if folders and not sys.flags.safe_path and folders[0] != PACKAGE_FOLDER:
         folders.append(folders.pop(0))
     return folders
 
