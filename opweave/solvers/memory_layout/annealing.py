@@ -114,8 +114,9 @@ class State(NamedTuple):
 
 def state_of(pool: IntArray, offset: IntArray) -> State:
     """The state that begins with a layout."""
-    lifted = np.zeros((3, MOST_MOVED), dtype=np.int64)
-    return State(pool.copy(), offset.copy(), pool.copy(), offset.copy(), *lifted, np.zeros(len(pool) + 1, np.int64))
+    lifted, from_pool, from_offset = np.zeros((3, MOST_MOVED), dtype=np.int64)
+    best, near = (pool.copy(), offset.copy()), np.zeros(len(pool) + 1, dtype=np.int64)
+    return State(pool.copy(), offset.copy(), *best, lifted, from_pool, from_offset, near)
 
 
 @helper

@@ -7,7 +7,7 @@ contains both, so sections replace time. A storage is in consecutive sections, `
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -30,11 +30,10 @@ class _Row:
         self.row = row
 
     def __get__(self, space: Any, _: object = None) -> IntArray:
-        found: IntArray = space.columns[self.row]
-        return found
+        return cast("IntArray", space.columns[self.row])
 
 
-class Space(NamedTuple):
+class _Space(NamedTuple):
     """Storages of one arena, all with at least one byte.
 
     Attributes
@@ -53,6 +52,10 @@ class Space(NamedTuple):
     members: IntArray
     kin_start: IntArray
     kin: IntArray
+
+
+class Space(_Space):
+    """The same with names for the rows of the columns."""
 
     size = _Row(SIZE)
     alignment = _Row(ALIGNMENT)

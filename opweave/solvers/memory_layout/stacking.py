@@ -26,9 +26,8 @@ LONGEST_TRAIL = 1 << 25
 """Most values that are saved. Only what is used takes memory."""
 
 GROUND, REST, LOWEST, LOW, HIGH, CROSSING, STARTING = 0, 1, 2, 3, 4, 5, 6
-SECTION_ROWS = 7
+SECTION_ROWS, STORAGE_ROWS = 7, 4
 EARLIEST, WHY_LOW, WHY_HIGH, PLACED = 0, 1, 2, 3
-STORAGE_ROWS = 4
 TOP, NODE, QUEUED, BAD_LOW, BAD_HIGH, DEPTH, ANSWER = 0, 1, 2, 3, 4, 5, 6
 
 

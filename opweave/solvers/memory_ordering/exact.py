@@ -53,7 +53,8 @@ def improve(arrays: OrderingArrays, order: IntArray, rounds: int, should_stop: C
         Asked before each of them.
     """
     count = len(order)
-    best, current = order, order
+    best = order
+    current = order
     cost = footprints(arrays, current)
     best_peak = int(cost.max(initial=0))
     fixed = [0, count]
@@ -84,7 +85,8 @@ def improve(arrays: OrderingArrays, order: IntArray, rounds: int, should_stop: C
         cost = footprints(arrays, current)
         peak = int(cost.max())
         if peak < best_peak:
-            best, best_peak = current, peak
+            best = current
+            best_peak = peak
         mark = current.tobytes()
         if mark in seen:
             if restarts == RESTARTS:
@@ -135,7 +137,8 @@ def propagate(
             if verdict is None:
                 return None
             left -= used
-            before, after = np.flatnonzero(verdict == INSIDE), np.flatnonzero(verdict == OUTSIDE)
+            before = np.flatnonzero(verdict == INSIDE)
+            after = np.flatnonzero(verdict == OUTSIDE)
             if len(before) + len(after):
                 early = np.concatenate([before, np.full(len(after), v)])
                 late = np.concatenate([np.full(len(before), v), after])
@@ -153,7 +156,8 @@ SEARCHED_BYTES = 1 << 30
 MOST_STATES = 1 << 22
 """Default budget of the last and largest search."""
 
-STARTS, ROUNDS = 5, 40
+STARTS = 5
+ROUNDS = 40
 """Local search: the best starts before the state search, and minimum cuts for each."""
 
 

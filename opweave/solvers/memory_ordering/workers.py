@@ -50,7 +50,7 @@ def lower_bound(problem: MemoryOrdering) -> int | None:
 
 KNOWN_BEFORE = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)
 
-register_engines(MemoryOrdering, "an integer program, its cycles cut off as they appear or written out", KNOWN_BEFORE)
+register_engines(MemoryOrdering, "the paper's integer program over steps", KNOWN_BEFORE)
 
 
 def search_totals(problem: MemoryOrdering, run: Run) -> Outcome:

@@ -117,10 +117,11 @@ def _move(
     for v in range(low, high):
         wanted, source = plan[v, MODE], v
         if kind < SHIFT:
-            if k > 0 and ops[v, WHOLE] == 0:
+            if devices > 1 and ops[v, WHOLE] == 0:
+                at = CUT + 1 + int(draws[move, 3] * (devices - 1))
                 step = 1 + int(amount * (2.0 if kind < SHORTEST else 0.15 * ops[v, LENGTH + wanted]))
-                cut = plan[v, CUT + k] + (step if draws[move, 6] < 0.5 else -step)
-                plan[v, CUT + k] = min(max(cut, plan[v, CUT + k - 1]), plan[v, CUT + k + 1])
+                cut = plan[v, at] + (step if draws[move, 6] < 0.5 else -step)
+                plan[v, at] = min(max(cut, plan[v, at - 1]), plan[v, at + 1])
             continue
         if kind < COPY:
             source = max(low - 1, 0) if amount < 0.5 else int((amount - 0.5) * 2 * len(plan))

@@ -159,7 +159,8 @@ def _flow_seconds(
     printed = reading & PRINTED != 0 and mode + plan[j, MODE] == 2 * ROWS and ops[v, WHOLE] + ops[j, WHOLE] == 0
     before_low, before_high, together, largest, added = -1, -1, True, 0.0, 0.0
     for k in range(len(ends)):
-        a, b = plan[v, CUT + k], plan[v, CUT + k + 1]
+        a = plan[v, CUT + k]
+        b = plan[v, CUT + k + 1]
         if a == b:
             continue
         low, high = need_of(flows, e, mode, a, b)
@@ -176,7 +177,8 @@ def _flow_seconds(
         largest = max(largest, seconds)
         added += seconds
         together = together and (before_low < 0 or (low == before_low and high == before_high))
-        before_low, before_high = low, high
+        before_low = low
+        before_high = high
     return largest if together else added
 
 
@@ -197,7 +199,8 @@ def operator_seconds(
     for k in range(len(ends)):
         part = plan[v, CUT + k + 1] - plan[v, CUT + k]
         ends[k] = times[v, 0, k] + times[v, 1 + plan[v, MODE], k] * part if part > 0 else 0.0
-    airtime, slowest = 0.0, 0.0
+    airtime = 0.0
+    slowest = 0.0
     for e in range(ops[v, FLOWS], ops[v, FLOWS_END]):
         airtime += _flow_seconds(ops, flows, links, e, v, plan, ends)
     for k in range(len(ends)):
@@ -208,7 +211,8 @@ def operator_seconds(
 @helper
 def weight_bytes(ops: IntMatrix, v: int, plan: IntMatrix, k: int) -> int:
     """Bytes of the weights that device k needs for its part of operator v."""
-    part, weight = plan[v, CUT + k + 1] - plan[v, CUT + k], ops[v, WEIGHT]
+    part = plan[v, CUT + k + 1] - plan[v, CUT + k]
+    weight = ops[v, WEIGHT]
     if part > 0 and plan[v, MODE] == CHANNELS:
         weight = -(-weight * part // ops[v, LENGTH + CHANNELS])
     return int(weight) if part > 0 else 0
@@ -218,9 +222,11 @@ def weight_bytes(ops: IntMatrix, v: int, plan: IntMatrix, k: int) -> int:
 def held_bytes(ops: IntMatrix, tensors: IntMatrix, i: int, plan: IntMatrix, k: int) -> int:
     """Bytes of the tensor in row i that device k has produced itself."""
     j = tensors[i, MAKER]
-    held, across = (plan[j, CUT + k + 1] - plan[j, CUT + k]) * tensors[i, MADE_ROWS], 1
+    held = (plan[j, CUT + k + 1] - plan[j, CUT + k]) * tensors[i, MADE_ROWS]
+    across = 1
     if plan[j, MODE] != CHANNELS:
-        held, across = held // ops[j, LENGTH], tensors[i, MADE_CHANNELS]
+        held = held // ops[j, LENGTH]
+        across = tensors[i, MADE_CHANNELS]
     return int(held * across * tensors[i, MADE_CELL])
 
 
@@ -256,7 +262,9 @@ def excess_of(arrays: SlicingArrays, plan: IntMatrix, peak: IntArray) -> float:
 
     Writes the peak memory of every device to ``peak``, shape (devices,).
     """
-    ops, flows, tensors = arrays.ops, arrays.flows, arrays.tensors
+    ops = arrays.ops
+    flows = arrays.flows
+    tensors = arrays.tensors
     excess = float(surplus_parts(ops, plan))
     for k in range(len(peak)):
         live = 0
@@ -289,7 +297,10 @@ def judge_all(
 
     ``ends`` (devices,) is memory.
     """
-    ops, flows, times, links = arrays.ops, arrays.flows, arrays.times, arrays.links
+    ops = arrays.ops
+    flows = arrays.flows
+    times = arrays.times
+    links = arrays.links
     for p in range(len(plans)):
         for v in range(plans.shape[1]):
             seconds[p] += operator_seconds(ops, flows, times, links, v, plans[p], ends)
@@ -315,7 +326,8 @@ def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: boo
     memory
         Whether to compute excess and peaks; else they are 0.
     """
-    count, devices = len(modes), arrays.links.shape[1]
+    count = len(modes)
+    devices = arrays.links.shape[1]
     judged = Judged(np.zeros(count), np.zeros(count), np.zeros((count, devices), dtype=np.int64))
     judge_all(arrays, matrix_of(modes, cuts), memory, *judged, np.zeros(devices))
     return judged

@@ -187,9 +187,9 @@ def test_where_highs_returns_the_start_instead_of_the_optimum_it_solves_again(mo
     starts: list[FloatArray | None] = []
     plain_solution, plain_begin = highs_child.solution_of, highs_child.begin
 
-    def begun(solver: highspy.Highs, work: Work, seconds_left: float | None) -> None:
+    def begun(solver: highspy.Highs, work: Work) -> None:
         starts.append(work.start)
-        plain_begin(solver, work, seconds_left)
+        plain_begin(solver, work)
 
     def returned(solver: highspy.Highs) -> FloatArray | None:
         return plain_solution(solver) if starts[-1] is None else starts[-1]
