@@ -147,13 +147,7 @@ class PyomoView:
         rows[len(rows) if name is None else name] = row
 
     def added(self) -> Iterator[Row]:
-        """The user's constraints as rows; the user's columns are numbered after ours.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If one is not linear.
-        """
+        """The user's constraints as rows, which have to be linear; the user's columns are numbered after ours."""
         from pyomo.environ import Constraint, value
         from pyomo.repn import generate_standard_repn
 
@@ -171,13 +165,7 @@ class PyomoView:
                 yield Row(dict(terms), sides[0] - repn.constant, sides[1] - repn.constant)
 
     def program(self) -> Program:
-        """The current Pyomo model, as arrays.
-
-        Raises
-        ------
-        InvalidInputError, UnsupportedFeatureError, TriviallyInfeasibleError
-            As :func:`read_arrays`.
-        """
+        """The current Pyomo model, as arrays; raises the errors of :func:`read_arrays`."""
         self.catch_up()
         matrix, variables = read_arrays(self.concrete)
         place = {id(variable): k for k, variable in enumerate(variables)}
@@ -210,12 +198,7 @@ def to_pyomo(model: LinearModel) -> PyomoView:
 def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float = 1.0) -> PyomoView:
     """Wrap a Pyomo model that a formulation wrote itself; columns are its variables in the order of its components.
 
-    Parameters
-    ----------
-    timed
-        Names of the components that hold times with a horizon.
-    tick
-        The unit of these times in seconds.
+    Components with the names of ``timed`` hold times with a horizon, in units of ``tick`` seconds.
     """
     from pyomo.environ import Constraint, Var
 
@@ -235,21 +218,10 @@ def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float =
 
 
 def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
-    """Read a linear Pyomo model with one objective into arrays, and check every number in it.
+    """Read a linear Pyomo model with one objective into arrays, and the Pyomo variable of every column.
 
-    Returns
-    -------
-    MatrixModel, list
-        The arrays, and the Pyomo variable of every column.
-
-    Raises
-    ------
-    InvalidInputError
-        If numbers are NaN, infinite or extreme, or there is not exactly one objective; names the row or variable.
-    UnsupportedFeatureError
-        If a row or the objective is not linear.
-    TriviallyInfeasibleError
-        If a row without variables can never hold, or a variable has no value left.
+    Raises InvalidInputError for extreme numbers or several objectives, UnsupportedFeatureError for what is not linear,
+    and TriviallyInfeasibleError if a row without variables can never hold, or a variable has no value left.
     """
     form = _compiled(model)
     used = {id(variable) for variable in form.columns}

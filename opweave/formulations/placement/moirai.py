@@ -21,7 +21,7 @@ from opweave.formulations.modeling.pyomo import PyomoFormulation, load_values
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.order_arcs import ancestors, rows_of_closure
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
-from opweave.formulations.placement.model import UNITS, PlacementProgram
+from opweave.formulations.placement.programs import UNITS, PlacementProgram
 from opweave.formulations.placement.windows import Message, Windows, links, messages_of, retimed, timetable
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
 from opweave.problems.constraints import Colocate, MaxDevices, means

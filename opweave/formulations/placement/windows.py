@@ -302,10 +302,6 @@ class Windows:
         """Latest start of every operator."""
         return np.asarray(self.horizon - (self.tail + self.instance.seconds).min(axis=1, initial=np.inf))
 
-    def message_ready(self, message: Message) -> float:
-        """Earliest start of a message."""
-        return float(self.earliest_end()[message.producer])
-
     def message_due(self, message: Message) -> float:
         """Latest end of a message that is needed."""
         after = self.instance.seconds + self.tail

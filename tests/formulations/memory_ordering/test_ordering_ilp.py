@@ -50,7 +50,7 @@ def test_a_start_obeys_the_model_and_costs_what_the_order_costs(data, problem):
     values = formulation.start(model, order)
     program = model.opweave.program()
     assert program.broken(program.engine_values(values)) is None
-    claimed = formulation.objective_bound(problem, value(model.objective))
+    claimed = formulation.objective_bound(problem, value(model.cost))
     assert claimed == problem.evaluate(order).objective
     assert formulation.extract(model, values) == order
 
@@ -178,3 +178,13 @@ def test_huge_sizes_keep_the_bound_below_the_optimum():
     optimum = best_ordering(problem)[0]
     assert result.bound <= optimum <= result.objective
     assert result.gap < 1e-6
+
+
+@pytest.mark.parametrize(("most", "status"), [(40, ow.Status.OPTIMAL), (39, ow.Status.INFEASIBLE)])
+def test_rows_on_the_objective_count_in_bytes(most, status):
+    """All sizes are multiples of 4, which is the unit of the program; the best peak is 40 bytes."""
+    problem = two_branches()
+    tensors = [tensor.model_copy(update={"bytes": 4 * tensor.bytes}) for tensor in problem.graph.tensors]
+    problem = problem.model_copy(update={"graph": problem.graph.model_copy(update={"tensors": tuple(tensors)})})
+    result = solved(problem, "time_indexed", extend=lambda model, _: model.add(model.objective <= most))
+    assert result.status is status

@@ -197,8 +197,7 @@ WRONG = {
 @pytest.mark.parametrize("what", WRONG)
 @pytest.mark.parametrize(
     ("kind", "engine"),
-    [(kind, "highs") for kind in ("placement", "batched_mapping", "pipeline", "slicing")]
-    + [(kind, "cp-sat") for kind in ("placement", "batched_mapping")],
+    [*((kind, "highs") for kind in ("placement", "batched_mapping", "pipeline", "slicing")), ("placement", "cp-sat")],
 )
 def test_wrong_rows_are_refused_in_a_sentence(kind: str, engine: str, what: str) -> None:
     row, message = WRONG[what]

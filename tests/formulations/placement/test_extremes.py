@@ -10,7 +10,6 @@ import pytest
 import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
 from opweave.formulations.modeling.intervals import Interval
-from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.programs import Disjunctive, Intervals
 from opweave.formulations.placement.windows import flow_seconds, messages_of
@@ -59,13 +58,12 @@ def test_long_transfers_count_up_to_a_limit_and_missing_links_stay() -> None:
 
 def test_windows_that_hardly_meet_leave_no_tiny_coefficient() -> None:
     """Engines refuse coefficients of 1e-9 or less."""
-    model = LinearModel()
-    starts = model.reals("S", ["early", "late"], [0.0, 1.0], [0.0, 2.0])
-    there = model.binaries("x", ["early", "late"])
+    model = Disjunctive().build(fork())
+    starts = model.reals("begin", ["early", "late"], [0.0, 1.0], [0.0, 2.0])
+    there = model.binaries("there", ["early", "late"])
     group = [Interval(start, 0.0, here) for start, here in zip(starts.tolist(), there.tolist(), strict=True)]
     known = np.asarray([1.0 + 1e-13, 2.0]), np.zeros((2, 2), dtype=bool)
     model.keep_apart("mine", [group], starts, lambda: known)
-    assert model.first
     assert np.abs(model.rows("mine_rows").block().value).min() > 1e-9
 
 
