@@ -5,9 +5,9 @@ What proves that nothing fits is next to the arrays of each problem; the sentenc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,22 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.words import counted, together
 
+ArraysT = TypeVar("ArraysT")
+
 BLUR = 1e-9
 """Relative error of sums of bytes as floats, and far more than that."""
+
+
+def unless_short(lower: Callable[..., ArraysT], shortage: Callable[..., str | None]) -> Callable[..., ArraysT]:
+    """As ``lower``, after the cheap proofs that nothing fits: then it raises ContradictionError with the reason."""
+
+    def lowered(problem: Any, *more: Any) -> ArraysT:
+        reason = shortage(problem, *more)
+        if reason is not None:
+            raise ContradictionError(reason)
+        return lower(problem, *more)
+
+    return lowered
 
 
 def capacity_of(limits: Iterable[int | None]) -> IntArray:

@@ -226,10 +226,6 @@ class DiviML(PyomoFormulation[BatchedMapping, BatchedSchedule], ClusterFormulati
             for key in variable:
                 variable[key].set_value(float(key in there))
 
-    def tick(self) -> float:
-        """The unit of starts in seconds."""
-        return self._unit
-
 
 @register_formulation
 class Identities(DiviML):

@@ -73,21 +73,17 @@ class LayoutModel(LinearModel):
 
     def in_pool(self, storage: str, pool: str) -> Linear:
         """1 if a storage stands in a pool, otherwise 0."""
-        return self.stands(self._row(storage), self._pool(pool))
+        return self.stands(
+            _known("storage", storage, self.instance.row_of), _known("pool", pool, self.instance.problem.pool_index)
+        )
 
     def reserved(self, pool: str) -> Linear:
         """Bytes that a pool has to reserve."""
-        return self.tops[self._pool(pool)] * self.grain
+        return self.tops[_known("pool", pool, self.instance.problem.pool_index)] * self.grain
 
     def offset(self, storage: str) -> Linear:
         """The offset of a storage in its pool, in bytes."""
-        return Linear.of(self.places[self._row(storage)]) * self.grain
-
-    def _row(self, storage: str) -> int:
-        return _known("storage", storage, self.instance.row_of)
-
-    def _pool(self, pool: str) -> int:
-        return _known("pool", pool, self.instance.problem.pool_index)
+        return Linear.of(self.places[_known("storage", storage, self.instance.row_of)]) * self.grain
 
     @property
     def stretched(self) -> set[int]:

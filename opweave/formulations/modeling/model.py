@@ -75,7 +75,7 @@ class LinearModel(Handles):
     >>> x = model.binaries("x", [("conv", "gpu"), ("conv", "cpu")])
     >>> model.rows("one_device").add(Linear.over(x) == 1)
     >>> model.minimise(Linear(0.0, {x[0]: 3.0, x[1]: 5.0}), unit=0.001)
-    >>> len(model), model.column("x", ("conv", "cpu")), model.name_of(1)
+    >>> len(model), model.column("x", ("conv", "cpu")), model.names()[1]
     (2, 1, 'x[conv,cpu]')
     """
 
@@ -228,13 +228,6 @@ class LinearModel(Handles):
             for key, column in zip(family.keys, family.columns, strict=True):
                 result[column] = component_name(name, key)
         return result
-
-    def name_of(self, column: int) -> str:
-        """Family and key of a column."""
-        for name, family in self.families.items():
-            if column in family.columns:
-                return component_name(name, family.keys[family.columns.index(column)])
-        return f"column {column}"
 
 
 def byte_unit(sizes: Iterable[int], capacity: int) -> tuple[float, float]:

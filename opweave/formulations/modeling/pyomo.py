@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -21,7 +21,7 @@ from opweave.formulations.formulation import Formulation, ProblemT, SolutionT
 from opweave.formulations.modeling.arrays import MatrixModel, Program, TriviallyInfeasibleError, whole_bounds
 from opweave.formulations.modeling.linear import WORDS, Linear, Row, missing_handle, with_names_checked
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Block, LazyNames
+from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Block
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
@@ -126,11 +126,7 @@ class PyomoView:
             linear_vars=[self.variables[column] for column in linear.terms],
         )
 
-    def handle(self, word: str) -> Callable[..., LinearExpression]:
-        """A handle of the linear model, returning Pyomo expressions."""
-        return partial(self._said, word)  # unlike a lambda, it follows a copy of the model
-
-    def _said(self, word: str, *names: str, **named: str) -> LinearExpression:
+    def said(self, word: str, *names: str, **named: str) -> LinearExpression:
         return self.expression(getattr(self.source, word)(*names, **named))
 
     def add(self, row: RelationalExpression, name: str | None = None) -> None:
@@ -190,7 +186,7 @@ def to_pyomo(model: LinearModel) -> PyomoView:
     view.note_objective()
     for word in (*WORDS, *model.more_words):
         if concrete.component(word) is None:
-            setattr(concrete, word, view.handle(word))
+            setattr(concrete, word, partial(view.said, word))  # unlike a lambda, it follows a copy of the model
     concrete.add, concrete.opweave = view.add, view
     return view
 
@@ -238,14 +234,14 @@ def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
         value=sparse.data.astype(np.float64),
         lower=np.where(side <= 0, rhs, -np.inf),
         upper=np.where(side >= 0, rhs, np.inf),
-        names=_names_of([entry.constraint for entry in form.rows]),
+        names=[str(entry.constraint.name) for entry in form.rows],
     )
     whole = np.asarray([not variable.is_continuous() for variable in variables], dtype=bool)
     try:
         bounds = [_bounds_of(variable) for variable in variables]
     except ValueError as error:
         raise InvalidInputError(f"the model cannot be read: {error}") from error
-    names = _names_of(variables)
+    names = [str(variable.name) for variable in variables]
     low, high = np.asarray(bounds, dtype=np.float64).reshape(-1, 2).T
     lower, upper = whole_bounds(low, high, whole, names)
     cost = np.concatenate([form.c.toarray()[0], np.zeros(len(spare))])
@@ -310,11 +306,6 @@ def _side(value: float) -> float | None:
     return None if np.isinf(value) else float(value)
 
 
-def _names_of(components: Sequence[Any]) -> LazyNames:
-    """Names of Pyomo components."""
-    return LazyNames(len(components), lambda index: str(components[index].name))
-
-
 class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     """A formulation in plain Pyomo, for programs that people read beside a paper; engines receive it as arrays too.
 
@@ -329,6 +320,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     """
 
     to_read: ClassVar[bool] = True
+    _unit: float = 1.0
     timed: ClassVar[tuple[str, ...]] = ()
     handles: ClassVar[tuple[str, ...]] = ()
 
@@ -343,7 +335,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
 
     def tick(self) -> float:
         """The unit of the model's times and objective in seconds or bytes, once the model is written."""
-        return 1.0
+        return self._unit
 
     @abstractmethod
     def read(self, model: ConcreteModel) -> SolutionT:

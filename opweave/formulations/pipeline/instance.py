@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.expressions import taken_in
-from opweave.formulations.on_cluster import capacity_of, permitted, too_large
-from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.on_cluster import capacity_of, permitted, too_large, unless_short
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
@@ -207,17 +206,6 @@ def _why_nowhere(problem: Pipeline, instance: PipelineInstance, begin: int, end:
     return large or f"{who} may run on no usable device: times, pins and forbidden devices leave none"
 
 
-def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
-    """As :func:`lower`, after the cheap proofs that nothing fits.
-
-    Raises ContradictionError if there is no pipeline, and says what cannot be placed.
-    """
-    reason = shortage(problem, ceiling)
-    if reason is not None:
-        raise ContradictionError(reason)
-    return lower(problem, ceiling)
-
-
 def points_of(problem: Pipeline) -> IntArray:
     """Number of operators before each point: both ends, and the allowed cuts that no Colocate forbids."""
     order = problem.running_order
@@ -337,11 +325,10 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     np.cumsum(seconds, axis=1, out=elapsed[:, 1:])
     capacity = capacity_of(problem.memory_limits[name] for name in used)
     stored = Stored(problem)
-    index = [problem.cluster.device_index[name] for name in used]
     allowed = known & permitted(place, used, problem.constraints).T
-    rate = np.array(problem.cluster.effective_bandwidth[np.ix_(index, index)])
+    rate = np.array(problem.cluster.effective_bandwidth)
     np.fill_diagonal(rate, 0.0)
-    latency = np.where(rate > 0, problem.cluster.effective_latency[np.ix_(index, index)], 0.0)
+    latency = np.where(rate > 0, problem.cluster.effective_latency, 0.0)
     return PipelineInstance(
         names=names,
         devices=used,
@@ -399,5 +386,8 @@ def _reach(position: IntArray, stored: Stored, capacity: IntArray, allowed: Bool
         reach[v] = np.maximum(reach[v], np.arange(points))
     return reach
 
+
+lower_unless_short = unless_short(lower, shortage)
+"""As :func:`lower`, after the cheap proofs that nothing fits."""
 
 taken_in("stages", TAKEN_IN)

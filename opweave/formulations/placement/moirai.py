@@ -171,10 +171,6 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
         others = 2 - m.x[b, k] - m.x[d, k] + m.x[a, k] + m.x[c, k]
         return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
-    def tick(self) -> float:
-        """The unit of starts in seconds."""
-        return self._unit
-
     def variables(self, m: ConcreteModel, problem: Placement, least: float) -> None:
         """Add variables, and the handles ``on``, ``uses``, ``start`` and ``end``; schedules take ``least`` seconds."""
         from pyomo.environ import Binary, Expression, Var
@@ -205,8 +201,9 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
         table = timetable(m.instance, m.messages, solution)
         place = {op: m.instance.devices[k] for op, k in zip(m.OPS, table.device, strict=True)}
         ways = dict(zip(m.FLOWS, table.ways, strict=True))
-        middle = dict(zip(m.OPS, table.operator_middles(), strict=True))
-        sent = dict(zip(m.FLOWS, table.message_middles(), strict=True))
+        middle = dict(zip(m.OPS, (table.start + table.end) / 2, strict=True))
+        lasts = np.asarray([0.0 if way is None else way.seconds for way in table.ways])
+        sent = dict(zip(m.FLOWS, table.sent + lasts / 2, strict=True))
         length = float(table.end.max(initial=0.0)) / m.unit
         _set(m.x, {(i, k): place[i] == k for i, k in m.x})
         _set(m.stored, {(w, k): any(place[i] == k for other, i in m.USES if other == w) for w, k in m.stored})

@@ -10,7 +10,7 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 
-from opweave.formulations.export.files import NamedProgram, write_mps
+from opweave.formulations.export.files import NamedProgram, write_linear
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.pyomo import from_pyomo, read_arrays
@@ -137,7 +137,7 @@ def test_an_mps_file_is_read_back_by_an_engine(tmp_path):
     built.link = pyo.Constraint(expr=built.free + built.x <= 1e-3)
     matrix = read_arrays(built)[0]
     names = NamedProgram(replace(matrix, offset=0.0), [f"x{k}" for k in range(4)], [f"r{k}" for k in range(3)])
-    write_mps(names, tmp_path / "model.mps")
+    write_linear(names, tmp_path / "model.mps")
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     assert solver.readModel(str(tmp_path / "model.mps")) == highspy.HighsStatus.kOk
