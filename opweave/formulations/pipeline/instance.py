@@ -240,12 +240,14 @@ class Stored:
 
     def __init__(self, problem: Pipeline) -> None:
         graph, size = problem.graph, problem.graph.parameter_sizes
-        order, users = graph.positions(problem.running_order), np.bincount(graph.uses.items, minlength=len(size))
+        order = graph.positions(problem.running_order)
+        users = np.bincount(graph.uses.items, minlength=len(size))
         own = graph.sizes_made[order] if problem.memory == "additive" else np.zeros(len(order), dtype=np.int64)
         used = [graph.uses[v] for v in order.tolist()]
         alone = [int(size[each[users[each] == 1]].sum()) for each in used]
         self.own: IntArray = np.cumsum([0, *(own + np.asarray(alone, dtype=np.int64))])
-        self._size, self._shared = size.tolist(), [each[users[each] > 1].tolist() for each in used]
+        self._size: list[int] = size.tolist()
+        self._shared: list[list[int]] = [each[users[each] > 1].tolist() for each in used]
 
     def ends(self, position: IntArray, capacity: int) -> IntArray:
         """For each point, the last point up to which everything fits into ``capacity``."""

@@ -24,7 +24,7 @@ from opweave.formulations.placement.instance import PlacementInstance, lower_unl
 from opweave.formulations.placement.programs import UNITS, PlacementProgram
 from opweave.formulations.placement.windows import Message, Windows, links, messages_of, retimed, timetable
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
-from opweave.problems.constraints import Colocate, MaxDevices, means
+from opweave.problems.constraints import Colocate
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.limits import Limits
 from opweave.problems.placement.spec import Placement, Schedule
@@ -70,7 +70,7 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
         m = ConcreteModel()
         with PauseGC():
             add_sets(m, problem, windows, self._unit, self.context.limits)
-            self.variables(m, problem, self.lower_bound(windows))
+            self.variables(m, self.lower_bound(windows))
             m.C = Expression(m.OPS, rule=self.end)
             m.C_flow = Expression(m.FLOWS, rule=self.arrival)
             m.objective = Objective(expr=m.C_max)
@@ -87,8 +87,8 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
             m.one_route = Constraint(m.FLOWS, rule=self.one_route)
             m.no_link = Constraint(m.UNLINKED, rule=self.no_link)
             m.leaving = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.leaving)
-            m.using = Constraint(m.OPS, list(m.used), rule=lambda m, i, k: m.x[i, k] <= m.used[k])
-            m.unused = Constraint(list(m.used), rule=lambda m, k: m.used[k] <= sum(m.x[i, k] for i in m.OPS))
+            m.using = Constraint(m.OPS, m.DEVICES, rule=lambda m, i, k: m.x[i, k] <= m.used[k])
+            m.unused = Constraint(m.DEVICES, rule=lambda m, k: m.used[k] <= sum(m.x[i, k] for i in m.OPS))
             m.entering = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.entering)
         return m
 
@@ -171,12 +171,11 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
         others = 2 - m.x[b, k] - m.x[d, k] + m.x[a, k] + m.x[c, k]
         return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
-    def variables(self, m: ConcreteModel, problem: Placement, least: float) -> None:
+    def variables(self, m: ConcreteModel, least: float) -> None:
         """Add variables, and the handles ``on``, ``uses``, ``start`` and ``end``; schedules take ``least`` seconds."""
         from pyomo.environ import Binary, Expression, Var
 
-        counted = self.context.extended or any(means(constraint, MaxDevices) for constraint in problem.constraints)
-        m.used = Var(m.instance.devices if counted else (), domain=Binary)
+        m.used = Var(m.DEVICES, domain=Binary)
         m.x, m.stored = Var(m.OPS, m.DEVICES, domain=Binary), Var(m.SHARED, m.LIMITED, bounds=(0, 1))
         for i, k in m.x:
             if (i, k) not in m.p:

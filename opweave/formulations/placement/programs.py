@@ -212,8 +212,10 @@ class DisjunctiveModel(PlacementModel):
                 assert each.present is not None
                 stays[each.start].size[each.present] = each.size
                 stays[each.start].at.setdefault(thing, []).append(each.present)
-        (due, implied), jobs = known(), list(stays.values())
-        ready, shortest = np.asarray(self.low)[starts], np.asarray([min(job.size.values(), default=0) for job in jobs])
+        due, implied = known()
+        jobs = list(stays.values())
+        ready = np.asarray(self.low)[starts]
+        shortest = np.asarray([min(job.size.values(), default=0) for job in jobs])
         pairs = _meeting(jobs, len(groups), implied | (due <= ready[:, None]))
         self.check_size(4 * len(pairs))
         fits = ready[:, None] + shortest[:, None] + shortest <= due * (1 + FIT)
