@@ -259,7 +259,8 @@ class Stored:
             return np.maximum(found, np.arange(points)).astype(np.int64)
         bounds = itertools.pairwise(position.tolist())
         pieces = [list(itertools.chain.from_iterable(self._shared[begin:end])) for begin, end in bounds]
-        ends, uses, end, held = np.zeros(points, dtype=np.int64), Counter[int](), 0, 0
+        ends, uses = np.zeros(points, dtype=np.int64), Counter[int]()
+        end = held = 0
         for begin in range(points):  # uses of the shared parameters in the pieces from begin to end, and their bytes
             end = max(begin, end)
             while end + 1 < points:

@@ -218,7 +218,8 @@ def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstan
     last[[graph.tensor_index[name] for name in graph.outputs]] = count
     stride, padding, reach, wide, deep, offset = _windows(problem, flow)
     listing, written = arrays.writes.entries(rows)
-    devices, inner = tuple(device.name for device in problem.cluster.devices), producer >= 0
+    devices = tuple(device.name for device in problem.cluster.devices)
+    inner = producer >= 0
     known = ~np.isnan(columns.seconds)
     able = left_to_run_on(graph, devices, known, np.arange(count), problem.constraints)[rows]
     whole = np.asarray(columns.length[rows, WHOLE] > 0)
