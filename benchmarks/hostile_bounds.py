@@ -57,7 +57,7 @@ SMOKE_SECONDS = 2.0
 
 SOLVERS = {
     "placement": ("auto", "decompose", "highs", "cp-sat", "scip"),
-    "batched_mapping": ("auto", "split", "highs", "cp-sat"),
+    "batched_mapping": ("auto", "split", "highs"),
     "pipeline": ("auto", "exact", "highs", "scip"),
     "memory_ordering": ("auto", "exact", "btsearch", "highs", "scip"),
     "slicing": ("auto", "bound", "highs", "scip"),

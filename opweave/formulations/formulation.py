@@ -218,10 +218,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         if not self.context.keep_going():
             raise OutOfTimeError
 
-    def add_row(self, model: Any, row: Row) -> None:
-        """Add one row of a side constraint, such as ``model.end("a") <= 0.5 + model.on("b", "gpu")``."""
-        model.add(row)
-
     def add_constraints(self, model: Any, problem: ProblemT) -> None:
         """Write every side constraint that is registered for this formulation's own name, or for all models.
 

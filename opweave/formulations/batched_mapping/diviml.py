@@ -226,10 +226,6 @@ class DiviML(PyomoFormulation[BatchedMapping, BatchedSchedule], ClusterFormulati
             for key in variable:
                 variable[key].set_value(float(key in there))
 
-    def tick(self) -> float:
-        """The unit of starts in seconds."""
-        return self._unit
-
 
 @register_formulation
 class Identities(DiviML):
@@ -258,7 +254,8 @@ class Identities(DiviML):
         ways = [(i, j, e, u, v) for i, j, e in m.EDGES for u in m.DEVICES for v in m.DEVICES]
         linked = [way for way in ways if math.isfinite(m.data.latency[m.device[way[3]], m.device[way[4]]])]
         counted = [(e, u, v, n) for *_, e, u, v in linked if u != v and m.data.grows for n in m.INPUTS]
-        m.p, m.y = Var([way[2:] for way in linked], bounds=(0, 1)), Var(counted, bounds=(0, 1))
+        m.p = Var([way[2:] for way in linked], bounds=(0, 1))
+        m.y = Var(counted, bounds=(0, 1))
         m.WAYS = Set(initialize=linked, dimen=5)
         m.passing = Constraint(ways, m.INPUTS, rule=self.passing)
         m.any_passing = Constraint(counted, rule=lambda m, e, u, v, n: m.y[e, u, v, n] <= m.p[e, u, v])
@@ -288,7 +285,8 @@ class Identities(DiviML):
 
         data = m.data
         if m.component("stored") is None:
-            m.stored, m.storing = Var(AnyKey, domain=Binary, dense=False), Constraint(AnyKey)
+            m.stored = Var(AnyKey, domain=Binary, dense=False)
+            m.storing = Constraint(AnyKey)
         held = [size * m.batch(i, u) for i, size in zip(m.TASKS, data.memory.tolist(), strict=True) if size]
         users = data.parameters.reversed(len(data.parameter_bytes))
         for p, size in enumerate(data.parameter_bytes.tolist()):

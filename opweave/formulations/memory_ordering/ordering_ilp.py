@@ -145,7 +145,6 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering]):
     handles: ClassVar[tuple[str, ...]] = ("before", "position", "runs")
     source: ClassVar[str] = "Zhong et al. 2023, section IV-A, (1)-(10), doi:10.48550/arXiv.2308.13898"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed")
-    _unit = 1.0
 
     def write(self, problem: MemoryOrdering) -> ConcreteModel:
         """Write the model; row families are in the paper's order."""
@@ -315,10 +314,6 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering]):
         members = [m.O[i, j] for j in runs]
         return LinearExpression(constant=0, linear_coefs=list(runs.values()), linear_vars=members)
 
-    def tick(self) -> float:
-        """Bytes of one unit of the objective."""
-        return self._unit
-
     def read(self, model: ConcreteModel) -> Ordering:
         """Operators by the step in which they run."""
         when = dict.fromkeys(model.OPS, 0.0)
@@ -364,8 +359,10 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering]):
 
     def why_infeasible(self, problem: MemoryOrdering) -> str:
         """Name the limit or the side constraints."""
-        rows = "side constraint or an added row" if self.context.extended else "side constraint"
-        if problem.limit_bytes is None:
-            return f"every order breaks some {rows}"
-        limited = f"every order needs more than the limit of {problem.limit_bytes:,} bytes"
-        return f"{limited} or breaks some {rows}" if problem.constraints or self.context.extended else limited
+        limit, rows = (
+            problem.limit_bytes,
+            "side constraint or an added row" if self.context.extended else "side constraint",
+        )
+        limited = [] if limit is None else [f"needs more than the limit of {limit:,} bytes"]
+        broken = [f"breaks some {rows}"] if problem.constraints or self.context.extended or not limited else []
+        return f"every order {' or '.join([*limited, *broken])}"

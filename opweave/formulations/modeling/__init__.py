@@ -25,8 +25,7 @@ How a formulation is written
 
 Rows that both kinds of programs have are written once: ``model.rows(name).add(row)`` takes integers in a constraint
 program, ``model.within(name, held, capacity)`` is a memory row, ``model.where(name, row, only_if, big)`` a conditional
-one, ``model.any_column(name, key, parts)`` is 1 if any of its parts is, ``model.keep_apart(name, groups, ...)`` lets no
-two intervals of a group overlap, and ``model.completed(values)`` sets the columns that they add.
+one, ``model.any_column(name, key, parts)`` is 1 if any of its parts is, and ``model.completed(values)`` sets it.
 
 The names of columns and of families of rows must not be words of :mod:`.linear`, such as ``held`` or ``start``.
 Columns and rows are in the model's own units (``unit`` is the value of one unit of the cost in the problem's unit);

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from opweave.formulations.modeling.linear import Handles, Linear, Row, total
 from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, Rows
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.problem import Problem
-
-if TYPE_CHECKING:
-    from opweave.formulations.modeling.intervals import Interval
 
 Key = str | int | tuple[str | int, ...] | None
 """Distinguishes the columns of a family by names of operators and devices; None if there is only one column."""
@@ -34,9 +30,6 @@ NEGLIGIBLE = 1e-9
 FIT = 1e-9
 """Relative tolerance when windows are compared, so that rounding never drops a schedule."""
 
-Known = Callable[[], tuple[FloatArray, BoolArray]]
-"""The latest end of activities, and an entry [b, a] that is true if a always ends before b starts."""
-
 
 @dataclass(slots=True)
 class Family:
@@ -47,38 +40,6 @@ class Family:
 
     def __getitem__(self, key: Key) -> Linear:
         return Linear.of(self.columns[self.keys.index(key)])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stay:
-    """An activity that occupies things one at a time.
-
-    Attributes
-    ----------
-    start
-        Column of its start.
-    size
-        Its duration, by the 0/1 columns of which at most one is 1.
-    at
-        The columns that make it occupy a thing, by the number of the thing.
-    """
-
-    start: int
-    size: dict[int, float] = field(default_factory=dict)
-    at: dict[int, list[int]] = field(default_factory=dict)
-
-    def length(self) -> Linear:
-        """Its duration."""
-        return Linear(0, {column: size for column, size in self.size.items() if size > NEGLIGIBLE})
-
-    def middle(self, values: FloatArray) -> tuple[float, int]:
-        """The middle between its start and end, by which activities are ordered; equal ones by their columns."""
-        return float(values[self.start]) + self.length().at(values) / 2, self.start
-
-    def meets(self, other: Stay, values: FloatArray) -> bool:
-        """Whether both occupy the same thing."""
-        shared = self.at.keys() & other.at.keys()
-        return any(values[self.at[thing]].any() and values[other.at[thing]].any() for thing in shared)
 
 
 @dataclass(eq=False)
@@ -107,8 +68,6 @@ class LinearModel(Handles):
         Called now and then while rows are added, and with a number of rows before many are; may raise an exception.
     any_of
         Columns of :meth:`any_column` by family and key, and the expressions on which each depends.
-    first
-        Columns of :meth:`keep_apart`, and the two activities of which each says that the first ends before the second.
 
     Examples
     --------
@@ -116,7 +75,7 @@ class LinearModel(Handles):
     >>> x = model.binaries("x", [("conv", "gpu"), ("conv", "cpu")])
     >>> model.rows("one_device").add(Linear.over(x) == 1)
     >>> model.minimise(Linear(0.0, {x[0]: 3.0, x[1]: 5.0}), unit=0.001)
-    >>> len(model), model.column("x", ("conv", "cpu")), model.name_of(1)
+    >>> len(model), model.column("x", ("conv", "cpu")), model.names()[1]
     (2, 1, 'x[conv,cpu]')
     """
 
@@ -135,7 +94,6 @@ class LinearModel(Handles):
     check_time: Callable[[], None] = field(init=False, default_factory=lambda: _never)
     check_size: Callable[[int], None] = field(init=False, default_factory=lambda: _never)
     any_of: dict[tuple[str, Key], tuple[int, Sequence[Linear]]] = field(init=False, default_factory=dict)
-    first: dict[int, tuple[Stay, Stay]] = field(init=False, default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.low)
@@ -221,56 +179,10 @@ class LinearModel(Handles):
         """
         self.rows(name).add(Linear(0, row.terms) - row.high <= big * (len(only_if) - total(only_if)))
 
-    def keep_apart(self, name: str, groups: Sequence[Sequence[Interval]], starts: IntArray, known: Known) -> None:
-        """Add rows by which no two intervals of a group overlap: one ends before the other starts.
-
-        Parameters
-        ----------
-        name
-            The family of the 0/1 columns that say which comes first.
-        groups
-            Intervals, each with a column; those of one activity have the same start.
-        starts
-            Columns of the starts of all activities.
-        known
-            What is known of these activities, in the same order. Pairs that cannot meet have no rows.
-        """
-        stays = {start: Stay(start) for start in starts.tolist()}
-        for thing, group in enumerate(groups):
-            for each in group:
-                assert each.present is not None
-                stays[each.start].size[each.present] = each.size
-                stays[each.start].at.setdefault(thing, []).append(each.present)
-        (due, implied), jobs = known(), list(stays.values())
-        ready, shortest = np.asarray(self.low)[starts], np.asarray([min(job.size.values(), default=0) for job in jobs])
-        pairs = _meeting(jobs, len(groups), implied | (due <= ready[:, None]))
-        self.check_size(4 * len(pairs))
-        fits = ready[:, None] + shortest[:, None] + shortest <= due * (1 + FIT)
-        ways = [(a, b) for pair in pairs for a, b in permutations(pair) if fits[a, b]]
-        key = {
-            column: key for each in self.families.values() for key, column in zip(each.keys, each.columns, strict=True)
-        }
-        keys: list[Key] = [(*_parts(key[jobs[a].start]), *_parts(key[jobs[b].start])) for a, b in ways]
-        first = dict(zip(ways, self.binaries(name, keys).tolist(), strict=True))
-        rows = self.rows(f"{name}_rows")
-        for a, b in pairs:
-            chosen = Linear.over(first[way] for way in ((a, b), (b, a)) if way in first)
-            for thing in jobs[a].at.keys() & jobs[b].at.keys():
-                rows.add(Linear.over((*jobs[a].at[thing], *jobs[b].at[thing])) - chosen <= 1)
-            rows.add(chosen <= 1)
-        for (a, b), column in first.items():
-            self.first[column] = jobs[a], jobs[b]
-            big = max(float(due[a]), self.high[jobs[a].start]) - float(ready[b])
-            if big > NEGLIGIBLE:
-                ends = total((Linear.of(jobs[a].start), jobs[a].length()))
-                self.where(f"{name}_rows", ends <= Linear.of(jobs[b].start), (Linear.of(column),), big)
-
     def completed(self, values: FloatArray) -> FloatArray:
-        """The values, with those of :meth:`any_column` and :meth:`keep_apart` set as the other columns require."""
+        """The values, with those of all columns of :meth:`any_column` set as the other columns require."""
         for column, parts in self.any_of.values():
             values[column] = any(part.at(values) > 0.5 for part in parts)
-        for column, (early, late) in self.first.items():
-            values[column] = early.meets(late, values) and early.middle(values) < late.middle(values)
         return values
 
     def column(self, name: str, key: Key) -> int:
@@ -317,13 +229,6 @@ class LinearModel(Handles):
                 result[column] = component_name(name, key)
         return result
 
-    def name_of(self, column: int) -> str:
-        """Family and key of a column."""
-        for name, family in self.families.items():
-            if column in family.columns:
-                return component_name(name, family.keys[family.columns.index(column)])
-        return f"column {column}"
-
 
 def byte_unit(sizes: Iterable[int], capacity: int) -> tuple[float, float]:
     """Bytes of one unit of a memory row, and the capacity in that unit.
@@ -339,18 +244,6 @@ def byte_unit(sizes: Iterable[int], capacity: int) -> tuple[float, float]:
 
 def _never(_rows: int = 0) -> None:
     """Do not check any limit."""
-
-
-def _parts(key: Key) -> tuple[str | int, ...]:
-    return key if isinstance(key, tuple) else () if key is None else (key,)
-
-
-def _meeting(jobs: Sequence[Stay], things: int, before: BoolArray) -> list[tuple[int, int]]:
-    """Pairs that can occupy the same thing at the same time, with neither known to end before the other starts."""
-    uses = np.zeros((len(jobs), things), dtype=np.float32)
-    for a, job in enumerate(jobs):
-        uses[a, list(job.at)] = 1.0
-    return [(a, b) for a, b in np.argwhere(np.triu((uses @ uses.T > 0) & ~(before | before.T), 1)).tolist()]
 
 
 def component_name(family: str, key: Key) -> str:

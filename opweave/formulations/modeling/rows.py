@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,44 +92,9 @@ class Block:
         return self.names[int(np.argmax(bad))] if bad.any() else None
 
 
-class LazyNames(Sequence[str]):
-    """Names made on demand, because making all of them takes longer than solving; other processes get none.
-
-    Parameters
-    ----------
-    count
-        How many there are.
-    name_of
-        Makes the name of a number.
-    """
-
-    def __init__(self, count: int, name_of: Callable[[int], str]) -> None:
-        self._count, self._name_of = count, name_of
-
-    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time, for messages
-        if not -self._count <= index < self._count:
-            raise IndexError(index)
-        return self._name_of(index % self._count)
-
-    def __iter__(self) -> Iterator[str]:
-        return map(self._name_of, range(self._count))
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
-        return (tuple, ())
-
-
-def row_names(sizes: Mapping[str, int]) -> LazyNames:
+def row_names(sizes: Mapping[str, int]) -> list[str]:
     """Names of the rows of consecutive families, given their numbers of rows."""
-    families, ends = list(sizes), list(accumulate(sizes.values()))
-
-    def name_of(index: int) -> str:
-        family = bisect_right(ends, index)
-        return f"{families[family]}[{index - ends[family] + sizes[families[family]]}]"
-
-    return LazyNames(sum(sizes.values()), name_of)
+    return [f"{family}[{index}]" for family, count in sizes.items() for index in range(count)]
 
 
 def refuse(bad: BoolArray, names: Sequence[str], owner: IntArray, what: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,29 +9,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import ClusterFormulation
 from opweave.formulations.modeling.intervals import WHOLE, Interval
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import NEGLIGIBLE, Key, LinearModel
 from opweave.formulations.order_arcs import ancestors
-from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance
+from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.windows import (
     Message,
     Route,
     Timetable,
     Windows,
     retimed,
-    serial_length,
-    single_device_length,
-    windows_of,
 )
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
-from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
-from opweave.problems.errors import InfeasibleError
-from opweave.problems.placement.spec import Placement, Schedule, TransferModel
+from opweave.problems.placement.spec import Schedule, TransferModel
 
 ABSENT = -1
 """Replaces a column whose variable is 0 in every schedule."""
+
+
+Known = Callable[[], tuple[FloatArray, BoolArray]]
+"""The latest end of activities, and an entry [b, a] that is true if a always ends before b starts."""
 
 
 @dataclass(eq=False)
@@ -188,6 +185,19 @@ class PlacementModel(LinearModel):
         for u, v in set(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
             for k in self.devices_of(v) if not linked.all() else ():
                 rows.add(self.runs_on(v, k) <= total(self.runs_on(u, q) for q in np.flatnonzero(linked[:, k]).tolist()))
+
+    def keep_apart(self, name: str, groups: Sequence[Sequence[Interval]], starts: IntArray, known: Known) -> None:
+        """Let no two intervals of a group overlap.
+
+        Parameters
+        ----------
+        name
+            The family of the 0/1 columns that say which comes first.
+        groups
+            Intervals, each with a column; those of one activity have the same start.
+        starts, known
+            Columns of the starts of all activities, and what is known of them, in the same order.
+        """
 
     def no_overlap(self) -> None:
         """(6) One operator at a time on a device; (8) one message at a time out of a device, and one into it."""
@@ -346,57 +356,3 @@ class PlacementModel(LinearModel):
         start, sent = values[self.starts_at] * self.tick, values[self.sent_at] * self.tick
         release = start if keeps_times else None
         return retimed(self.transfers, self.instance, self.messages, self.device(values), start, sent, release)
-
-
-UNITS = 1000.0
-"""The horizon in the model's units of time, chosen for the absolute tolerances of engines."""
-
-CEILING_SLACK = 1e-6
-"""Relative tolerance above a known schedule's length within which schedules are kept, for the tolerances of engines."""
-
-
-class PlacementProgram(ClusterFormulation[Placement, Schedule], ABC):
-    """A placement as a program; times are in units of ``_unit`` seconds."""
-
-    problem_type: ClassVar[type[Placement]] = Placement
-    built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Separate, MaxDevices)
-
-    _horizon: float = 0.0
-
-    def windows(self, problem: Placement, instance: PlacementInstance) -> Windows:
-        """Earliest and latest times of all activities.
-
-        Raises
-        ------
-        InfeasibleError
-            If the links leave an operator no device.
-        """
-        self.check_time()
-        windows = windows_of(instance, self._ceiling(problem, instance))
-        self.check_time()
-        self._horizon = windows.horizon
-        nowhere = np.flatnonzero(~np.isfinite(windows.through).any(axis=1))
-        if len(nowhere):
-            raise InfeasibleError(
-                f"operator {instance.names[nowhere[0]]!r} cannot run anywhere: no links join the devices that it and "
-                "the operators around it may run on"
-            )
-        return windows
-
-    def _ceiling(self, problem: Placement, instance: PlacementInstance) -> float | None:
-        """Length of a known schedule, with some tolerance; if rows may be added, an upper bound for all schedules."""
-        if self.context.extended:
-            return serial_length(instance) + self.context.waits
-        ceiling = self.context.ceiling
-        if ceiling is None and not any(means(constraint, Separate) for constraint in problem.constraints):
-            ceiling = single_device_length(instance)
-        return None if ceiling is None else float(ceiling) * (1 + CEILING_SLACK)
-
-    def lower_bound(self, windows: Windows) -> float:
-        """A lower bound of the makespan, in seconds."""
-        return min(windows.horizon, max(windows.critical_path, float(self.context.lower_bound or 0.0)))
-
-    def why_infeasible(self, problem: Placement) -> str:
-        """Name the rules that may exclude all schedules, and the longest schedule that was considered."""
-        considered = f" (schedules of at most {self._horizon:.6g} s were considered)" if self.context.extended else ""
-        return super().why_infeasible(problem) + considered

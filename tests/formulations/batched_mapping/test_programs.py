@@ -33,27 +33,6 @@ def twins(operators: int = 3, batch: int = 2, devices: int = 2) -> ow.BatchedMap
     )
 
 
-def check(problem: ow.BatchedMapping, result: ow.Result, optimum: float | None) -> None:
-    if optimum is None:
-        assert result.status is ow.Status.INFEASIBLE
-        assert result.reason
-    else:
-        assert result.status is ow.Status.OPTIMAL, result.reason
-        assert result.objective == pytest.approx(optimum, rel=1e-6)
-
-
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
-@given(batched_mappings(3, 2, 3, precedes=True))
-def test_identities_against_brute_force(problem):
-    check(problem, ow.solve(problem, solver="highs"), best_batched_mapping(problem)[0])
-
-
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
-@given(batched_mappings(2, 3, 4))
-def test_four_inputs_on_three_devices(problem):
-    check(problem, ow.solve(problem, solver="highs"), best_batched_mapping(problem)[0])
-
-
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(batched_mappings(3, 2, 3))
 def test_printed_rows_never_help_and_prove_nothing(problem):

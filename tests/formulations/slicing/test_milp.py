@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 
 import opweave as ow
 from opweave.formulations.slicing.instance import lower
@@ -12,17 +12,7 @@ from opweave.formulations.slicing.milp import Cuts
 from opweave.problems.errors import InfeasibleError
 from tests.oracles.slicing import best_slicing
 from tests.problems.slicing.test_spec import chain
-from tests.strategies.slicing import planned_slicings, slicings
-
-
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
-@given(problem=slicings(2, 2, ordered=True))
-def test_the_program_is_exact(problem: ow.Slicing) -> None:
-    assume(problem.channel == "dedicated" and problem.transfers == "refined")
-    optimum, _ = best_slicing(problem)
-    result = ow.solve(problem, solver="highs", options={"head_start": False})
-    assert result.status is (ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL), result.reason
-    assert result.objective == (None if optimum is None else pytest.approx(optimum, rel=1e-6))
+from tests.strategies.slicing import planned_slicings
 
 
 @pytest.mark.parametrize(
