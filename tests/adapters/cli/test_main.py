@@ -129,8 +129,6 @@ BAD_ARGUMENTS = [
     (["--option", "a=1", "--option", "a=2"], "each name once"),
     (["--time-limit", "0"], "time_limit is 0.0; it must be a number of seconds above 0"),
     (["--time-limit", "nan"], "time_limit is nan"),
-    (["--gap", "1"], "gap is 1.0"),
-    (["--threads", "0"], "threads is 0"),
     (["-o", "missing/result.json"], "its folder does not exist"),
 ]
 
