@@ -24,9 +24,6 @@ from opweave.solvers.questions.compare import compare
 MODEL = "nasnetmobile.json.gz"
 """keras.applications.NASNetMobile as exported to ONNX, 224 x 224, batch 1. Its many branches make the order matter."""
 
-BOARDS = "boards"
-"""The cluster of the demonstration's second part."""
-
 PLAN_SECONDS = 60.0
 """The search needs less than a second with compiled loops; the first run on a machine compiles them."""
 
@@ -72,7 +69,7 @@ def demo_parts() -> Mapping[str, tuple[str, AnyProblem]]:
     """Load the model that ships with the package, and ask two questions about it."""
     with resources.as_file(resources.files("opweave.adapters") / "data" / MODEL) as path:
         graph = load(path)
-    size, boards = f"{graph.name}, {len(graph.operators)} operators", clusters.load(BOARDS)
+    size, boards = f"{graph.name}, {len(graph.operators)} operators", clusters.load("boards")
     pipeline = Pipeline.model_validate({"graph": graph, "cluster": boards, **missing_costs(graph, {"cluster": boards})})
     return {
         "ordering": (f"{size}: which order needs the least memory?", MemoryOrdering(graph=graph)),

@@ -21,8 +21,6 @@ from opweave.problems.result import Result
 from opweave.problems.units import readable
 from opweave.solvers.run import agree
 
-SHOWN_VIOLATIONS = 10
-
 BESIDE = ("problem.json", "spec.json")
 """Names under which the problem of a result is looked for."""
 
@@ -72,7 +70,7 @@ def judge(problem: Problem[Any, Any], claimed: Result[Any]) -> list[str]:
         return [f"the solution is a {solution.kind}, not a {problem.solution_type.kind}"]
     evaluation = problem.evaluate(solution)
     if not evaluation.feasible:
-        return [violation.message for violation in evaluation.violations[:SHOWN_VIOLATIONS]]
+        return [violation.message for violation in evaluation.violations[:10]]
     found, said, bound = evaluation.objective or 0, claimed.objective, claimed.bound
     wrong = []
     if said is None or not agree(found, said):
@@ -152,9 +150,9 @@ def beside(result: Path) -> Path:
     InvalidInputError
         If there is none.
     """
-    for name in BESIDE:
-        if (result.parent / name).is_file():
-            return result.parent / name
+    for path in map(result.with_name, BESIDE):
+        if path.is_file():
+            return path
     raise InvalidInputError(
         f"{result}: a result does not contain its problem, and neither problem.json nor spec.json is beside it; "
         "name the problem with --spec, or plan again with --report FOLDER, which writes both"

@@ -38,6 +38,9 @@ MORE_SECONDS, SECONDS = 5.0, 30.0
 PROVED = 2e-6
 """Gap below which seconds count as equal."""
 
+ELSEWHERE = "; this machine was asked about: describe the devices in a file, and name it with --devices"
+"""What to write where this machine does not say enough of itself."""
+
 MAX = "max"
 """The context that stands for the longest one."""
 
@@ -62,7 +65,7 @@ class Question:
 def llm_command(
     model: Path,
     *,
-    devices: str,
+    devices: str = "here",
     context: str = "4096",
     dtype: str | None = None,
     reserve: str | None = None,
@@ -73,7 +76,7 @@ def llm_command(
     settings: Settings,
 ) -> int:
     """Plan a language model on the devices you have: who holds what, how full, how fast, and what is proved."""
-    from opweave.adapters.llm.machine import checked_rig, load_rig
+    from opweave.adapters.llm.machine import HERE, checked_rig, load_rig
     from opweave.adapters.llm.reading import read
 
     if slowest is not None and context != MAX:
@@ -85,7 +88,11 @@ def llm_command(
     read_model = read(model, dtype=dtype)
     host, tokens = flags.pop("host", None), (read_model.longest or 2**22) if context == MAX else int(context)
     asked = validated(Workload, {**flags, "context": tokens}, "the workload")
-    rig = checked_rig(_changed(load_rig(devices), host, reserve, read_model, asked))
+    try:
+        rig = checked_rig(load_rig(devices))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}{ELSEWHERE if devices == HERE else ''}") from None
+    rig = _changed(rig, host, reserve, read_model, asked)
     constraints = KEPT[layers](read_model, rig, asked)
     question = Question(model, read_model, rig, asked, constraints, settings.time_limit or SECONDS)
     if context == MAX:

@@ -120,7 +120,3 @@ def _command_line() -> Callable[[], object]:
 def main() -> None:
     """Run the command line; the exit status is 0 for a verified solution, 1 for none, 2 for bad input."""
     _command_line()()
-
-
-if __name__ == "__main__":
-    main()

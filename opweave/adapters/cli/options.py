@@ -33,8 +33,6 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import OptionValue
 from opweave.problems.units import parse_bytes
 
-ROOFLINE = "roofline"
-
 WORDS = ("ordering", "placement", "batched", "pipeline", "slicing", "layout", "serving")
 """The problems of the command line, in the order in which the help lists them."""
 
@@ -181,7 +179,7 @@ def _cluster(text: str) -> Cluster:
 
 
 def _costs(text: str) -> Costs | None:
-    return None if text == ROOFLINE else load_costs(text)
+    return None if text == "roofline" else load_costs(text)
 
 
 @cache

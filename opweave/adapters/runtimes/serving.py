@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 
-from opweave.adapters.runtimes.groups import vllm_partition
+from opweave.adapters.runtimes.groups import possible, vllm_partition
 from opweave.adapters.runtimes.language import LanguagePlan, homes_of, stages_of, whole_layers
 from opweave.adapters.runtimes.llama_cpp import llama_cpp_command
 from opweave.problems.errors import InvalidInputError
@@ -177,17 +177,10 @@ def language_settings(
     dict
         Command lines and mappings. Where a runtime cannot carry out the plan, a sentence says why.
     """
-    writers: dict[str, Callable[[], object]] = {
-        "vLLM": lambda: vllm_command(model, plan, work, host=host),
-        "exo": lambda: exo_shards(model, plan),
-        "accelerate": lambda: accelerate_device_map(model, plan),
-    }
+    writers: dict[str, Callable[[], object]] = {}
     if host is not None:
-        writers = {"llama.cpp": lambda: llama_cpp_command(model, plan, work, host=host, file=file), **writers}
-    found: dict[str, object] = {}
-    for runtime, write in writers.items():
-        try:
-            found[runtime] = write()
-        except InvalidInputError as error:
-            found[runtime] = {"not possible": str(error)}
-    return found
+        writers["llama.cpp"] = lambda: llama_cpp_command(model, plan, work, host=host, file=file)
+    writers["vLLM"] = lambda: vllm_command(model, plan, work, host=host)
+    writers["exo"] = lambda: exo_shards(model, plan)
+    writers["accelerate"] = lambda: accelerate_device_map(model, plan)
+    return possible(writers)

@@ -136,7 +136,8 @@ def _original(model: PathLike | ModelProto, file: OnnxFile, found: Shaped, path:
 
 
 def _bench(folder: Path, file: OnnxFile, found: Shaped, feeds: Arrays, threads: int) -> _Bench:
-    prepared, whole = measure(file, found, feeds, DEFAULT_LIMITS), named(file, found)
+    prepared = measure(file, found, feeds, DEFAULT_LIMITS)
+    whole = named(file, found)
     parts = without_constant_nodes(replace(whole, proto=openable(file, whole.proto, DEFAULT_LIMITS)))
     folded = save_model(file, parts.proto, folder / "folded.onnx")
     return _Bench(folded, folder, prepared, parts, runtime_problem(prepared), feeds, threads)
@@ -259,7 +260,7 @@ def _peak_of_process() -> int:
     """Largest resident memory of this process so far; Linux's usual counter also contains that of the parent."""
     status = Path("/proc/self/status")
     if status.is_file():
-        kibibytes = re.search(r"^VmHWM:\s+(\d+)", status.read_text(encoding="ascii", errors="replace"), re.MULTILINE)
+        kibibytes = re.search(r"^VmHWM:\s+(\d+)", status.read_text(encoding="ascii"), re.MULTILINE)
         if kibibytes is not None:
             return int(kibibytes[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -50,10 +50,9 @@ def _memory_rows(memory: MemoryCheck) -> list[Row]:
         ("steps as predicted", f"{memory.equal_steps:,} of {len(memory.predicted):,}, to the byte"),
         ("the model's own order", exact_bytes(memory.given_peak)),
     ]
-    arena = None if memory.allocator_peak is None else memory.predicted_arena
     known = [
         ("allocator, planned", memory.allocator_peak),
-        ("predicted for it, with scratch memory", arena),
+        ("predicted for it, with scratch memory", memory.predicted_arena),
         ("allocator, by default", memory.default_peak),
     ]
     rows += [(label, exact_bytes(size)) for label, size in known if size is not None]

@@ -54,7 +54,8 @@ def verify_torch(
         else:
             ran = _split(run, graph, solution, flat)
         plain = outputs_of(_whole(run, _copies(flat)))
-        apart, runtime = difference(ran.outputs, plain)[1], f"torch {torch.__version__}"
+        _, apart = difference(ran.outputs, plain)
+        runtime = f"torch {torch.__version__}"
         return verdict(ran, plain, solution, problem, model=graph.name, runtime=runtime, difference=apart)
 
 
@@ -107,9 +108,10 @@ def _made_up(run: Runnable, seed: int) -> list[object]:
         like = node.meta.get("val")
         if isinstance(like, torch.Tensor):
             size, kind = tuple(like.shape), like.dtype
-            real = like.is_floating_point()
-            like = torch.randn(size, generator=random) if real else torch.randint(0, 2, size, generator=random)
-            like = like.to(kind)
+            if like.is_floating_point():
+                like = torch.randn(size, generator=random).to(kind)
+            else:
+                like = torch.randint(0, 2, size, generator=random).to(kind)
         made.append(like)
     return made
 

@@ -12,11 +12,10 @@ import pytest
 from opweave.adapters.cli.main import COMMANDS
 from opweave.adapters.cli.options import WORDS as ALL_WORDS
 from opweave.adapters.cli.options import flags_of
-from opweave.adapters.costs.default_costs import batch_sizes, missing_costs
+from opweave.adapters.costs.default_costs import batch_sizes
 from opweave.adapters.load import load_problem
 from opweave.adapters.report.views import view_for
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.memory_layout.spec import Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
@@ -224,15 +223,3 @@ def test_two_open_devices_can_share_a_batch_any_way_that_has_a_time(batch: int) 
     assert all(batch - size in sizes for size in sizes if size < batch)
     if batch <= 16:
         assert sizes == tuple(range(1, batch + 1))
-
-
-def test_rooflines_have_the_sizes_that_devices_support(model: Path) -> None:
-    graph = OpGraph.model_validate_json(model.read_text())
-    cluster = machines([1, 2, 32], [4])
-    found = missing_costs(graph, {"cluster": cluster, "batch": 6})["costs"]
-    assert isinstance(found, Costs)
-    assert found.batches == (1, 2, 4)
-    assert found.missing(["p"], ["d1"], batch=2) == (("p", "d1"),)
-    assert missing_costs(graph, {"cluster": cluster, "costs": found}) == {}
-    assert missing_costs(graph, {"cluster": cluster, "include_compute": False}) == {}
-    assert missing_costs(graph, {}) == {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import opweave as ow
-from tests.adapters.conftest import Run, assert_polite
+from tests.adapters.conftest import Run
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
 
 
@@ -51,18 +51,3 @@ def test_pareto(opweave: Run, pipeline: Path) -> None:
 
 def test_nothing_found_is_exit_1(opweave: Run, pipeline: Path) -> None:
     assert opweave("sweep", pipeline, "--memory", "1B,2B").status == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("compare", "--solvers", "heftt"), "no solver 'heftt'"),
-        (("sweep",), "name at least one axis"),
-        (("sweep", "--memory", "lots"), "'lots' is not a size"),
-        (("sweep", "--vary", "colour=red"), "no axis 'colour'; the axes are: memory"),
-        (("pareto", "makespan", "peak"), "it has ('bottleneck', 'peak')"),
-    ],
-)
-def test_bad_requests_are_one_sentence(opweave: Run, pipeline: Path, arguments: tuple[str, ...], sentence: str) -> None:
-    command, *others = arguments
-    assert_polite(opweave(command, pipeline, *others), sentence)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 import opweave as ow
 from benchmarks.stacked import Stack, stacked
 from opweave.adapters.report.views import show
-from opweave.problems.timeline import ActivityKind
 
 
 @pytest.fixture(scope="module")
@@ -40,24 +38,3 @@ def test_explanation(shown):
     assert "split their batch" in text or "No operator splits" in text
     reasons = ow.explain(shown.problem, ow.solve(shown.problem, solver="best_device"))
     assert "on 1 of 3 devices" in reasons
-
-
-def test_no_plan_is_explained():
-    problem = stacked(Stack(modules=1, nodes=4), 4)
-    devices = [device.model_copy(update={"memory_bytes": 10}) for device in problem.cluster.devices]
-    cluster = problem.cluster.model_copy(update={"devices": tuple(devices)})
-    small = problem.model_copy(update={"cluster": cluster})
-    assert "bytes for its smallest batch" in ow.explain(small, ow.solve(small))
-
-
-def test_critical_batches_are_seen_and_every_size_has_its_colour(shown):
-    acts = shown.timeline.activities
-    drawn = {}
-    for boxes in shown.figure().axes[0].collections:
-        for path, colour in zip(boxes.get_paths(), boxes.get_facecolors(), strict=True):
-            left, top = path.vertices.min(axis=0)
-            drawn[round(float(left), 6), round(float(top), 6)] = tuple(colour)
-    assert len(drawn) == len(acts), "no activity covers another"
-    assert sum(colour[0] > colour[2] for colour in drawn.values()) == len(shown.critical)
-    sizes = np.unique(acts.count[acts.kind == ActivityKind.RUN])
-    assert len({colour for colour in drawn.values() if colour[0] < colour[2]}) >= len(sizes)

@@ -57,16 +57,6 @@ def test_plan_steps_and_table() -> None:
     assert ("stages", "2 on 2 of 3 devices") in view.rows()
 
 
-def test_the_trace_has_a_track_for_each_device_and_port_in_use() -> None:
-    events = view_of(four(constraints=PINNED)).trace()["traceEvents"]
-    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
-    assert names == ["a", "a sends", "b", "b receives", "c"]
-    blocks = [event for event in events if event["ph"] == "X"]
-    assert len(blocks) == 12 * 4  # two stages, and both ends of the transfer
-    last = max(event["ts"] + event["dur"] for event in blocks)
-    assert last == pytest.approx(1e6 * (11 + 11 * 5))
-
-
 def test_the_picture_marks_the_bottleneck() -> None:
     figure = view_of(four(constraints=PINNED)).figure()
     (chart,) = figure.axes
@@ -129,18 +119,3 @@ def test_piece_boundaries_name_what_is_passed_on() -> None:
         {"device": "b", "inputs": ["q"], "outputs": ["r"], "passed_on": ["p"]},
         {"device": "c", "inputs": ["r", "p"], "outputs": ["s"], "passed_on": []},
     ]
-
-
-def test_a_device_that_may_not_run_everything_is_no_best_single_device() -> None:
-    text = view_of(four(constraints=[ow.Pin(op="P", device="a"), ow.Pin(op="S", device="b")])).explain()
-    assert "No single device may run the whole model, so it has to be split." in text
-    assert ("best single device", "12 s on c") in view_of(four(constraints=[ow.Pin(op="P", device="c")])).rows()
-
-
-def test_a_pipeline_that_takes_no_time() -> None:
-    table = {name: {"a": 0.0, "b": 1.0} for name in "PQ"} | {name: {"a": 1.0, "b": 0.0} for name in "RS"}
-    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
-    sizeless = [tensor.model_copy(update={"bytes": 0}) for tensor in four().graph.tensors]
-    graph = ow.OpGraph(tensors=sizeless, operators=four().graph.operators, parameters=four().graph.parameters)
-    problem = four(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table))
-    assert "alone takes 2 s; the plan takes no time." in view_of(problem).explain()

@@ -72,14 +72,6 @@ def test_everything_can_be_shown(found, name, tmp_path):
     assert json.loads(answered.save(tmp_path / "all.json").read_text())["problem"] == answered.problem
 
 
-def test_pandas(found):
-    pytest.importorskip("pandas")
-    table = found["sweep"].to_pandas()
-    assert list(table.columns[:4]) == ["solver", "memory", "stages", "objective"]
-    assert len(table) == 6
-    assert found["comparison"].to_pandas()["relative"][1] == pytest.approx(0.51)
-
-
 def test_a_curve_lies_on_or_above_its_bound(found):
     axes = figure_of(ow.sweep(PLACEMENT, {"memory": [9, 13, None]}, solver="heft")).axes[0]
     bounds, plans = (line.get_ydata() for line in axes.lines[:2])

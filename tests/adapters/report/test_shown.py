@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import sys
-import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import opweave as ow
-from opweave.adapters.report import progress_line
 
 EVIL = "<script>alert(1)</script>"
 
@@ -115,15 +110,6 @@ def test_a_result_from_a_file_asks_for_its_problem(
     assert read.of_problem(problem).explain() == result.explain()
 
 
-def test_a_table_without_pandas_says_how_to_get_it(
-    result: ow.Result[ow.Schedule], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    for rows in (result, ow.list_solvers("pipeline")):
-        with pytest.raises(ow.InvalidInputError, match=r"pip install 'opweave\[pandas\]'"):
-            rows.to_pandas()
-
-
 def test_progress_is_a_line_at_the_end(problem: ow.Placement, capsys: pytest.CaptureFixture[str]) -> None:
     result = ow.solve(problem, solver="heft", progress=True)
     said = capsys.readouterr()
@@ -131,11 +117,3 @@ def test_progress_is_a_line_at_the_end(problem: ow.Placement, capsys: pytest.Cap
     assert said.err.replace("\n", " ").strip() == result.headline
     assert ow.solve(problem, solver="heft", progress=False).verified
     assert capsys.readouterr().err == ""
-
-
-def test_a_notebook_without_widgets_shows_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    console = Console(force_jupyter=True, file=io.StringIO())
-    monkeypatch.setattr(progress_line, "find_spec", lambda name: None)
-    with warnings.catch_warnings(), progress_line.live_progress(console, "seconds", "auto") as observer:
-        warnings.simplefilter("error")
-        assert observer is None

@@ -5,22 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from opweave.adapters.report.progress_line import live_progress
-from opweave.adapters.report.tables import summary_rows
-from opweave.adapters.report.views import show
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.problems.result import Result
 from opweave.solvers.run import Progress
-
-
-def test_a_result_as_rows(problem: MemoryOrdering, result: Result[Ordering]) -> None:
-    rows = dict(summary_rows(show(problem, result)))
-    assert rows["status"] == "optimal (completed)"
-    assert rows["objective"] == "14 B"
-    assert rows["lower bound"] == "14 B, by hand"
-    assert rows["gap"] == "0 %"
-    assert rows["given order"] == "23 B"
-    assert rows["gain"] == "39.1 % below the given order"
-    assert rows["counted"] == problem.assumptions()
 
 
 def test_progress_is_shown_on_terminals_only() -> None:

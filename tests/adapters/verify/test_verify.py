@@ -119,15 +119,6 @@ class TestOnnx:
         for solver in ("rpo", "bfs"):
             assert ow.verify(path, ow.solve(problem, solver=solver)).passed
 
-    def test_a_classifier_that_returns_maps(self) -> None:
-        from onnxruntime.datasets import get_example
-
-        path = get_example("logreg_iris.onnx")
-        found = ow.verify(path, ow.solve(ow.onnx_runtime_problem(path), solver="rpo"))
-        assert found.passed
-        assert found.memory is not None
-        assert found.memory.equal_steps == len(found.memory.predicted)
-
     def test_a_model_in_memory_and_inputs_of_ones_own(self, path: Path) -> None:
         import onnx
 
@@ -167,23 +158,6 @@ class TestOnnx:
         assert not found.order_obeyed
         assert not found.passed
         assert "left the planned order at" in found.notes[0]
-
-    def test_shape_nodes_run_early_and_that_is_said(self, tmp_path: Path) -> None:
-        from onnx import helper
-
-        nodes = [
-            helper.make_node("Neg", ["x"], ["a"], name="a"),
-            helper.make_node("Neg", ["a"], ["b"], name="b"),
-            helper.make_node("Shape", ["a"], ["s"], name="s"),
-            helper.make_node("Reshape", ["b", "s"], ["y"], name="y"),
-        ]
-        value = helper.make_tensor_value_info
-        graph = helper.make_graph(nodes, "shape", [value("x", 1, [4, 4])], [value("y", 1, [4, 4])])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        found = ow.verify(model, ow.Ordering(order=["a", "b", "s", "y"]))
-        assert found.passed
-        assert [time.operator for time in found.times] == ["a", "s", "b", "y"]
-        assert found.notes[0].startswith("Shape and Size nodes ran as early")
 
     def test_on_the_command_line(self, opweave: Run, path: Path, tmp_path: Path) -> None:
         result = tmp_path / "result.json"
@@ -248,11 +222,8 @@ class TestTorch:
         assert ended.status == 0
         assert "the plan holds" in ended.out
         broken = json.loads(result.read_text())
-        order = broken["solution"]["order"]
-        broken["solution"]["order"] = order[::-1]
+        broken["solution"]["order"] = broken["solution"]["order"][::-1]
         assert_polite(opweave("verify", path, write(tmp_path / "r.json", broken)), "the order cannot be run: ")
-        broken["solution"]["order"] = order[1:]
-        assert_polite(opweave("verify", path, write(tmp_path / "r.json", broken)), "planned for another model")
         ended = opweave("verify", path, result, "--dim", "batch=1")
         assert_polite(ended, "inputs and dims are for ONNX models")
 

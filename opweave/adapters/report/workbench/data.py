@@ -230,8 +230,8 @@ def _names(timeline: Timeline, graph: OpGraph) -> dict[str, object]:
 def _story(timeline: Timeline) -> dict[str, object]:
     """Activities and lifetimes in columns, and the critical path."""
     acts, lives = timeline.activities, timeline.lifetimes
-    steps = timeline.period is not None or timeline.unit != "seconds"
-    path = [] if steps else [rows[0] for rows, _ in critical_rows(timeline)]
+    ends = timeline.period is None and timeline.unit == "seconds"
+    path = [rows[0] for rows, _ in critical_rows(timeline)] if ends else []
     return {
         "end": _short(timeline.end),
         "period": timeline.period,

@@ -14,14 +14,6 @@ STABLE = [1 + 10, 1 + 10 + 1, 1 + 1 + 12, 1 + 12 + 1, 1 + 1 + 2]
 TRANSIENT = [1 + 10, 1 + 1, 1 + 12, 1 + 1, 2]
 
 
-def test_every_step_has_its_bytes(problem: MemoryOrdering, result: Result[Ordering]) -> None:
-    assert result.solution is not None
-    plan = show(problem, result).plan()
-    steps = plan["operators"]
-    assert [step["held_bytes"] for step in steps] == STABLE
-    assert (plan["peak_bytes"], [step["operator"] for step in steps]) == (14, list(result.solution.order))
-
-
 def test_the_trace_shows_operators_and_live_bytes(problem: MemoryOrdering, result: Result[Ordering]) -> None:
     assert result.solution is not None
     trace = json.loads(json.dumps(show(problem, result).trace()))

@@ -29,13 +29,6 @@ def test_modules_have_what_stands_in_them() -> None:
     assert norm == conv - 1 == act - 2 == add - 3 == 0
 
 
-def test_modules_of_modules_are_named_once() -> None:
-    modules = [f"net.{block}.{part}" for block in "ab" for part in ("left", "right") for _ in range(3)]
-    found = drawing(graph_of([[k - 1] for k in range(12)], modules))
-    assert found.names == ["", "net.a", "net.b", "left", "right", "left", "right"]
-    assert found.inside[:7] == [-1, 0, 0, 1, 1, 2, 2]
-
-
 @given(
     st.lists(
         st.tuples(

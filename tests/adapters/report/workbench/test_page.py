@@ -195,24 +195,6 @@ def test_modules_unfold_and_fold_where_they_stand(opened: Open) -> None:
     assert browser.js(SHOWN) == LAYERS
 
 
-def test_no_two_things_overlap_in_the_model(opened: Open) -> None:
-    """Whatever is open, what stands in a module lies in it, and beside everything else in it."""
-    browser = opened(placed())
-    for some in ([], [1], [2, 3, 9], list(range(1, 11))):
-        browser.js(f"views.model.unfold([0, ...{some}])")
-        browser.settle()
-        boxes = browser.js("views.model.shown.map((item) => [graph.inside[item], ...views.model.box(item)])")
-        around = dict(zip(browser.js("views.model.shown"), boxes, strict=True))
-        for item, (module, left, top, wide, tall) in around.items():
-            if module:
-                _, outer_left, outer_top, outer_wide, outer_tall = around[module]
-                assert outer_left < left and left + wide < outer_left + outer_wide
-                assert outer_top < top and top + tall < outer_top + outer_tall
-            for other, (other_module, x, y, width, height) in around.items():
-                if other != item and other_module == module:
-                    assert x >= left + wide or left >= x + width or y >= top + tall or top >= y + height
-
-
 def test_everything_has_a_name_and_a_role(opened: Open) -> None:
     """A screen reader finds a name on whatever can be used, and only children that their parents may have."""
     for case in (placed, piped, laid_out):
@@ -238,18 +220,6 @@ def test_before_and_after_side_by_side(opened: Open) -> None:
     browser.js("document.querySelector('[data-shown=before]').click()")
     browser.settle()
     assert browser.js("views.memory.front.name") == "given order"
-
-
-def test_the_theme_follows_the_system_and_the_switch(opened: Open) -> None:
-    browser = opened(ordered(), theme="dark")
-    ground = "getComputedStyle(document.body).backgroundColor"
-    dark = browser.js(ground)
-    browser.js("document.getElementById('theme').click()")
-    assert browser.js("document.documentElement.dataset.theme") == "light"
-    assert browser.js(ground) != dark
-    browser("Page.reload")
-    browser.wait("document.body?.dataset.ready === 'yes'")
-    assert browser.js("document.documentElement.dataset.theme") == "light"  # remembered
 
 
 HOSTILE = [
