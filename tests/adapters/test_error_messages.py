@@ -13,34 +13,23 @@ GOOD = {"id": "a", "bytes": 1}
 
 
 @pytest.mark.parametrize(
-    ("data", "sentence"),
+    ("operators", "tensors", "sentence"),
     [
-        ({"operators": [], "tensors": [GOOD, {"id": "b", "bytes": -1}]}, "f: tensors[1].bytes should be greater than"),
-        ({"operators": [], "tensors": [{"id": "a", "bytes": 2**53 + 1}]}, "but is 9007199254740993"),
-        (
-            {"operators": [], "tensors": [{"id": "a", "bytes": True}]},
-            "tensors[0].bytes should be a whole number, but is true",
-        ),
-        ({"operators": [], "tensors": [{"id": "a"}]}, "f: tensors[0].bytes is missing; add it"),
-        ({"operators": 3, "tensors": []}, "f: operators should be a list, but is 3"),
-        ({"operators": [{"id": ""}], "tensors": []}, "f: operators[0].id should not be empty"),
-        (
-            {"operators": [{"id": "o", "flops": float("nan")}], "tensors": []},
-            "operators[0].flops should be a finite number",
-        ),
+        ([], [GOOD, {"id": "b", "bytes": -1}], "f: tensors[1].bytes should be greater than"),
+        ([], [GOOD | {"bytes": 2**53 + 1}], "but is 9007199254740993"),
+        ([], [GOOD | {"bytes": True}], "tensors[0].bytes should be a whole number, but is true"),
+        ([], [{"id": "a"}], "f: tensors[0].bytes is missing; add it"),
+        (3, [], "f: operators should be a list, but is 3"),
+        ([{"id": ""}], [], "f: operators[0].id should not be empty"),
+        ([{"id": "o", "flops": float("nan")}], [], "operators[0].flops should be a finite number"),
+        ([], [{"id": "a"}, {"id": "b"}, {"id": "c"}], "(and 2 more problems)"),
     ],
 )
-def test_the_sentence_says_what_and_where(data: dict[str, object], sentence: str) -> None:
+def test_the_sentence_says_what_and_where(operators: object, tensors: object, sentence: str) -> None:
+    data = {"operators": operators, "tensors": tensors}
     with pytest.raises(ValidationError) as caught:
         OpGraph.model_validate(data)
     assert sentence in str(complaint(caught.value, "f", data))
-
-
-def test_several_problems_are_counted() -> None:
-    data = {"operators": [], "tensors": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}
-    with pytest.raises(ValidationError) as caught:
-        OpGraph.model_validate(data)
-    assert str(complaint(caught.value, "f", data)).endswith("(and 2 more problems)")
 
 
 def test_a_validation_inside_a_validator_names_the_whole_place() -> None:

@@ -32,30 +32,33 @@ def test_a_plain_digraph_has_one_tensor_for_each_node() -> None:
     assert [op.inputs for op in graph.operators] == [("0",), ("1",)]
 
 
-def test_what_is_no_model_is_refused() -> None:
-    no_size: nx.DiGraph[object] = nx.DiGraph([("a", "b")])
-    cycle: nx.DiGraph[object] = nx.DiGraph([("a", "b"), ("b", "a")])
-    nx.set_node_attributes(cycle, 4, "bytes")
-    odd_part: nx.DiGraph[object] = nx.DiGraph([("a", "b")])
-    nx.set_node_attributes(odd_part, [1], "part")
-    broken = to_networkx(from_networkx(_chain()))
-    for _, _, edge in broken.edges(data=True):
+def graph(*edges: tuple[str, str], **attributes: object) -> nx.DiGraph[object]:
+    net: nx.DiGraph[object] = nx.DiGraph(edges)
+    for name, value in attributes.items():
+        nx.set_node_attributes(net, value, name)
+    return net
+
+
+def broken() -> nx.DiGraph[object]:
+    net = to_networkx(from_networkx(graph(("a", "b"), bytes=4)))
+    for _, _, edge in net.edges(data=True):
         edge.clear()
-    for graph, sentence in (
-        (no_size, "networkx node 'a' has no attribute 'bytes'"),
-        (odd_part, "networkx node 'a' has no attribute 'bytes'"),
-        (cycle, "the graph has a cycle"),
-        (broken, "not in the form that to_networkx writes"),
+    return net
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (graph(("a", "b")), "networkx node 'a' has no attribute 'bytes'"),
+        (graph(("a", "b"), part=[1]), "networkx node 'a' has no attribute 'bytes'"),
+        (graph(("a", "b"), ("b", "a"), bytes=4), "the graph has a cycle"),
+        (broken(), "not in the form that to_networkx writes"),
         (nx.Graph(), "an object of type Graph is not a model"),
         (nx.MultiDiGraph(), "an object of type MultiDiGraph is not a model"),
         (42, "an object of type int is not a model"),
         (nx.DiGraph(), "nodes is empty"),
-    ):
-        with pytest.raises(InvalidInputError, match=sentence):
-            load(graph)  # type: ignore[arg-type]
-
-
-def _chain() -> nx.DiGraph[object]:
-    net: nx.DiGraph[object] = nx.DiGraph([("a", "b")])
-    nx.set_node_attributes(net, 4, "bytes")
-    return net
+    ],
+)
+def test_what_is_no_model_is_refused(model: object, sentence: str) -> None:
+    with pytest.raises(InvalidInputError, match=sentence):
+        load(model)

@@ -116,9 +116,5 @@ def test_numbers_read_from_tensors_are_read_in_time(seed: int) -> None:
 
 def test_a_cache_among_the_outputs_is_held_until_the_end() -> None:
     graph = ow.load(Cached(), args=(torch.ones(4, 8),))
-    assert len(graph.outputs) == 3
-    assert {op.kind for op in graph.operators if set(op.outputs) & set(graph.outputs)} == {
-        "aten.linear.default",
-        "aten.sum.default",
-        "aten.mul.Tensor",
-    }
+    kinds = sorted(op.kind.split(".")[1] for op in graph.operators if set(op.outputs) & set(graph.outputs))
+    assert kinds == ["linear", "mul", "sum"]
