@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -231,34 +231,21 @@ class Decomposition:
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 
-    def begin(self) -> None:
-        """Continue from the best plan until no small module is left that a brief search may settle."""
+    def advance(self) -> None:
+        """Continue until the problem is solved, time is up, or nothing is left to try; cheap tries first."""
         self.learn()
         self.report()
         self._search_briefly()
-
-    def advance(self) -> None:
-        """Continue until the problem is solved, time is up, or nothing is left to try."""
-        self.begin()
-        for _ in self._work():
-            if self.run.should_stop():
-                return
-
-    def _work(self) -> Iterator[None]:
-        """Do everything that is left to try, cheapest first, in pieces."""
-        self.run.enter("modules")
-        while True:
-            yield from self._raised(RELAXED)
-            self.learn()
-            if not self.step():
-                break
+        while not self.run.should_stop():
+            raise_windows(self.chain, RELAXED, self.run, self.best.report)
             self.report()
-            yield
-        yield from self._raised(EXACT)
-
-    def _raised(self, level: int) -> Iterator[None]:
-        """Raise the windows of the chain to a level."""
-        yield from raising(self.chain, level, self.run, self.best.report)
+            self.learn()
+            ways = self._ways()
+            if not ways:
+                break
+            self._try(*ways[0])
+            self.report()
+        raise_windows(self.chain, EXACT, self.run, self.best.report)
         self.report()
 
     def _search_briefly(self) -> None:
@@ -275,13 +262,6 @@ class Decomposition:
                     new = True
                     self._try(*way)
             self.report()
-
-    def step(self) -> bool:
-        """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""
-        ways = self._ways()
-        if ways:
-            self._try(*ways[0])
-        return bool(ways)
 
     def _ways(self) -> list[Way]:
         """Modules and end devices that a step may work on, most promising first."""
@@ -361,7 +341,7 @@ def seconds_left(run: Run, most: float) -> float:
     return 0.0 if run.should_stop() else most if left is None else min(left, most)
 
 
-def raising(chain: Milestones, level: int, run: Run, report: Callable[[float, str], None]) -> Iterator[None]:
+def raise_windows(chain: Milestones, level: int, run: Run, report: Callable[[float, str], None]) -> None:
     """Raise the windows on the shortest path to a level, one after the other, until none is left or time is up."""
     run.enter(f"milestones: {'linear' if level == RELAXED else 'constraint'} programs")
     while pairs := chain.open_pairs(level):
@@ -369,7 +349,6 @@ def raising(chain: Milestones, level: int, run: Run, report: Callable[[float, st
             if run.should_stop():
                 return
             block.lift(a, b, level, seconds_left(run, LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM), run)
-            yield
         report(chain.value(), "milestones")
 
 

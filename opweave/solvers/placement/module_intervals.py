@@ -46,6 +46,7 @@ from opweave.solvers.placement.baselines import RULES
 from opweave.solvers.placement.bounds.critical_path import Reach, reach_of
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.plans import Plan, plan_of, solution_of
+from opweave.solvers.placement.window_child import brief_solver
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Run
@@ -330,13 +331,7 @@ def _decided(window: PricedWindow, cost: float, work: float, seconds: float) -> 
 
     program, columns = write(model.program())
     program.clear_objective()  # type: ignore[no-untyped-call, unused-ignore]
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.max_time_in_seconds = max(end - perf_counter(), 0.0)
-    solver.parameters.max_deterministic_time = work
-    solver.parameters.linearization_level = 0
-    solver.parameters.cp_model_probing_level = 0
-    solver.parameters.symmetry_level = 0
+    solver = brief_solver(work, end - perf_counter())
     status = solver.solve(program)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return status == cp_model.INFEASIBLE, None

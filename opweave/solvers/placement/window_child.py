@@ -94,21 +94,29 @@ def decide(plan: Timed, blocks: Sequence[Block], seed: int, seconds: float) -> t
     with without_pandas():
         from ortools.sat.python import cp_model
 
-    program = Program(plan, blocks, cp_model.CpModel())
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
-    solver.parameters.max_deterministic_time = WORK
-    solver.parameters.max_time_in_seconds = max(seconds, 0.0)
-    solver.parameters.linearization_level = 0
-    solver.parameters.cp_model_probing_level = 0
-    solver.parameters.symmetry_level = 0
+    program, solver = Program(plan, blocks, cp_model.CpModel()), brief_solver(WORK, seconds, seed)
     status = solver.solve(program.model)
     found = program.plan_of(solver) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
     if found is not None and found.makespan >= plan.makespan * (1.0 - 1e-9):
         found = None
     settled = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
     return found, settled, solver.response_proto.deterministic_time / WORK
+
+
+def brief_solver(work: float, seconds: float, seed: int = 0) -> cp_model.CpSolver:
+    """CP-SAT for small programs of one process, within some work in its measure, and some seconds."""
+    with without_pandas():
+        from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.max_deterministic_time = work
+    solver.parameters.max_time_in_seconds = max(seconds, 0.0)
+    solver.parameters.linearization_level = 0
+    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.symmetry_level = 0
+    return solver
 
 
 class Program:

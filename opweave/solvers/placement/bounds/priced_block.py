@@ -27,7 +27,7 @@ from opweave.solvers.placement.arrays import PlacementArrays, order_for, order_o
 from opweave.solvers.placement.bounds.area import PRODUCTS
 from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_PRICED, TIGHT, Block
 from opweave.solvers.placement.bounds.window_program import Builder
-from opweave.solvers.placement.module_intervals import PricedWindow
+from opweave.solvers.placement.module_intervals import PricedWindow, list_plan
 from opweave.solvers.placement.moves import DRAWS, counted_plan
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
@@ -308,20 +308,24 @@ class PricedBlock:
     def keep(self, a: int, b: int, length: float, device: IntArray) -> None:
         """Keep a plan: it is a ceiling at any prices."""
         for first, last, image in self._images(a, b):
-            there = image[device]
-            taken = np.bincount(there, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
-            self._known_plans(first, last).append(KnownPlan(length, taken, there))
+            self._known_plans(first, last).append(self._known(length, image[device]))
 
     def _known_plans(self, a: int, b: int) -> list[KnownPlan]:
         if (a, b) not in self._plans:
-            self._plans[a, b] = []
-            arrays = self.block.window.fixed(a, b)
+            arrays, plans = self.block.window.fixed(a, b), list[KnownPlan]()
             order = order_of_graph(arrays)
             for k in range(len(self.price)):
                 alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
-                taken = np.bincount(alone, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
-                self._plans[a, b].append(KnownPlan(plan_of(arrays, order, alone).makespan, taken, alone))
+                plans.append(self._known(plan_of(arrays, order, alone).makespan, alone))
+            listed = None if any(math.isfinite(plan.length) for plan in plans) else list_plan(arrays)
+            if listed is not None:  # links are missing, and it goes round them
+                plans.append(self._known(listed.makespan, listed.device))
+            self._plans[a, b] = plans
         return self._plans[a, b]
+
+    def _known(self, length: float, device: IntArray) -> KnownPlan:
+        taken = np.bincount(device, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
+        return KnownPlan(length, taken, device)
 
 
 CHUNK_WORK = 6_000_000
