@@ -217,7 +217,8 @@ class Kept(NamedTuple):
 def nothing_kept(arrays: PlacementArrays) -> Kept:
     """Nothing is timed yet."""
     count, devices = arrays.seconds.shape
-    flows, rows = len(arrays.source), arrays.tensors if arrays.model == PORT_TENSOR else 1
+    flows = len(arrays.source)
+    rows = arrays.tensors if arrays.model == PORT_TENSOR else 1
     return Kept(
         np.full(count, -1.0),
         np.full(flows, -1.0),

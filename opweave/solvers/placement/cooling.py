@@ -98,8 +98,11 @@ def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
     held = Adjacency.from_pairs(number, users, arrays.parameters)
     flows = np.flatnonzero(chain[arrays.source] != chain[arrays.target])
     flows = flows[np.argsort(rank[arrays.target[flows]], kind="stable")]  # inputs are sent as they are read
-    source, target, each = chain[arrays.source[flows]], chain[arrays.target[flows]], np.arange(len(flows))
-    incoming, outgoing = Adjacency.from_pairs(number, target, each), Adjacency.from_pairs(number, source, each)
+    source = chain[arrays.source[flows]]
+    target = chain[arrays.target[flows]]
+    each = np.arange(len(flows))
+    incoming = Adjacency.from_pairs(number, target, each)
+    outgoing = Adjacency.from_pairs(number, source, each)
     smaller = small._replace(
         seconds=seconds,
         source=source,
@@ -175,7 +178,8 @@ def cool_down(search: LocalSearch, seconds: float | None = None, number: int = 0
         contracted = (joined.arrays, joined.cluster, (order, device))
         for found in _phase(search, *contracted, CHAINS, scale, spell, (number, 0)):
             search.consider(*joined.expanded(*found))
-    spell, start = _Progress(search.run, 1.0 - CHAINS_SHARE, 1.0 - CHAINS_SHARE, seconds), (search.order, search.device)
+    spell = _Progress(search.run, 1.0 - CHAINS_SHARE, 1.0 - CHAINS_SHARE, seconds)
+    start = (search.order, search.device)
     for found in _phase(search, search.arrays, cluster, start, OPERATORS, scale, spell, (number, 1)):
         search.consider(*found)
 
@@ -215,7 +219,9 @@ def _phase(
 ) -> Iterator[Start]:
     """Anneal until the phase is over or the run has to stop; yield every better plan of a chunk of moves."""
     run, rng = search.run, np.random.default_rng((search.run.seed, *seed))
-    moves, plan, best = search.moves(arrays), counted_plan(arrays, *start, cluster), math.inf
+    moves = search.moves(arrays)
+    plan = counted_plan(arrays, *start, cluster)
+    best = math.inf
     while spell.done() < 1.0 and not run.should_stop():
         heat = scale * phase.hot * (phase.cold / phase.hot) ** min(1.0, spell.done())
         order, device, began = plan.order.copy(), plan.device.copy(), run.elapsed()

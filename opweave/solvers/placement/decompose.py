@@ -158,7 +158,9 @@ class Decomposition:
     """
 
     def __init__(self, chained: Chained, run: Run) -> None:
-        self.problem, self.instance, self.run = chained.problem, chained.instance, run
+        self.problem = chained.problem
+        self.instance = chained.instance
+        self.run = run
         self.arrays, self.chain = chained.arrays, chained.chain
         self.best = Best(run)
         self.lengths: dict[Module, Lengths] = {}
@@ -172,7 +174,8 @@ class Decomposition:
         rank = np.empty(len(plan.order), dtype=np.int64)
         rank[plan.order] = np.arange(len(plan.order))
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
-            a, b = int(plan.device[window.operators[0]]), int(plan.device[window.operators[-1]])
+            a = int(plan.device[window.operators[0]])
+            b = int(plan.device[window.operators[-1]])
             order = np.argsort(rank[window.operators], kind="stable").astype(np.int64)
             device = np.ascontiguousarray(plan.device[window.operators])
             here = plan_of(window.fixed(a, b), order, device)
@@ -191,7 +194,8 @@ class Decomposition:
     def _joined(self, modules: list[Lengths], ends: list[int]) -> Plan:
         """One plan from the modules' plans between given devices."""
         device = np.zeros(self.instance.operators, dtype=np.int64)
-        start, begins = np.zeros(self.instance.operators), np.full(len(self.arrays.source), -1.0)
+        start = np.zeros(self.instance.operators)
+        begins = np.full(len(self.arrays.source), -1.0)
         now = 0.0
         for i, (lengths, window) in enumerate(zip(modules, self.chain.windows, strict=True)):
             a, b = ends[i], ends[i + 1]

@@ -177,7 +177,8 @@ class PricedBlock:
         devices = len(price)
         if not self.is_searched():
             return self._relearned(price)
-        values, used = np.full((devices, devices), np.inf), np.zeros((devices, devices, devices))
+        values = np.full((devices, devices), np.inf)
+        used = np.zeros((devices, devices, devices))
         unknown = []
         for a, b in self.pairs():
             cells, plan = self.block.window.cells(a, b), self.cheapest(a, b, price)
@@ -212,12 +213,6 @@ class PricedBlock:
         """How much a pair's bound can rise at most, as far as plans are known."""
         ceiling = self._ceiling(a, b)
         return max(0.0, ceiling - float(self.values[a, b])) if math.isfinite(ceiling) else 0.0
-
-    def raise_images(self, values: FloatArray, a: int, b: int) -> None:
-        """Raise a pair and its images in a table of bounds as far as they can rise."""
-        gain = self.possible_gain(a, b)
-        for first, last, _ in self._images_here(a, b):
-            values[self.block.window.cells(first, last)] += gain
 
     def priced(self, a: int, b: int) -> PricedWindow:
         """The window with its ends on two devices, and what is known of its cost."""
@@ -266,7 +261,8 @@ class PricedBlock:
         if not builder.possible:
             return ceiling, taken
         program = builder.build()
-        cost, there = program.linear.cost.copy(), np.flatnonzero(program.x[:, 0] >= 0)
+        cost = program.linear.cost.copy()
+        there = np.flatnonzero(program.x[:, 0] >= 0)
         cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
         linear = replace(program.linear, cost=cost)
         relaxed = minimise(linear, seconds)
@@ -283,8 +279,10 @@ class PricedBlock:
         count, least = len(known.device), known.cost(price)
         net, owner = with_shadows(arrays, self.bytes[:, None] * price)
         order = np.concatenate([order_for(arrays, known.device), count + np.arange(len(owner))])
-        device, ties = np.concatenate([known.device, known.device[owner]]), np.concatenate([np.arange(count), owner])
-        plan, rng = counted_plan(net, order, device, ties), np.random.default_rng((len(self._known_plans(a, b)), a, b))
+        device = np.concatenate([known.device, known.device[owner]])
+        ties = np.concatenate([np.arange(count), owner])
+        plan = counted_plan(net, order, device, ties)
+        rng = np.random.default_rng((len(self._known_plans(a, b)), a, b))
         moves = max(1, min(CHUNK_WORK // (len(net.seconds) + len(net.source)), MOST_MOVES * count))
         heats = least * np.geomspace(HEAT, LAST_HEAT, CHUNKS * moves)
         best_order, best_device = np.empty_like(order), np.empty_like(device)
@@ -346,9 +344,11 @@ def with_shadows(arrays: PlacementArrays, cost: FloatArray) -> tuple[PlacementAr
     count = len(arrays.seconds)
     owner = np.flatnonzero(cost.max(axis=1, initial=0.0) > 0.0)
     total, more = count + len(owner), (0, len(owner))
-    late, early = np.repeat(np.arange(count), np.diff(arrays.before_start)), arrays.before
+    late = np.repeat(np.arange(count), np.diff(arrays.before_start))
+    early = arrays.before
     if len(owner):
-        shadows, sinks = np.arange(count, total), np.flatnonzero(np.diff(arrays.after_start) == 0)
+        shadows = np.arange(count, total)
+        sinks = np.flatnonzero(np.diff(arrays.after_start) == 0)
         late = np.concatenate([late, np.full(len(sinks), count), shadows[1:]])
         early = np.concatenate([early, sinks, shadows[:-1]])
     larger = arrays._replace(

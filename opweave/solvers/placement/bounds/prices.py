@@ -46,9 +46,6 @@ WORK = 0.4
 WORTH = 0.1
 """Least that a window and its equals may gain for their costs to be refuted, as a share of what others may gain."""
 
-MOST_REFUTED = 8
-"""Number of windows at which no more are looked for that a child process can refute after the first ones."""
-
 LEAST_PART = 0.2
 """Least share of the work for a window that the chain has seldom. What it gains counts once, and what a window gains
 that occurs in every layer counts many times."""
@@ -164,7 +161,7 @@ class Chain:
             gains = {(kind, a, b): times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in todo}
             most = max(gains.values())
             worth = sorted((pair for pair in todo if gains[pair] >= WORTH * most), key=gains.__getitem__, reverse=True)
-            self._refute(self._needed(worth, own), seconds)
+            self._refute(worth, seconds)
 
     def _path(self, tables: Mapping[PricedBlock, FloatArray], own: FloatArray) -> Path | None:
         """The shortest path, if there is one."""
@@ -172,22 +169,6 @@ class Chain:
         values, origins = shortest(first[0], own, others)
         last = int(np.argmin(values))
         return Path(float(values[last]), devices_to(last, origins)) if np.isfinite(values[last]) else None
-
-    def _needed(self, pairs: list[Pair], own: FloatArray) -> list[Pair]:
-        """Windows to refute, and those that come next when these have risen to the costs of their plans.
-
-        Every start of the child process takes about a second.
-        """
-        needed, fresh = dict.fromkeys(pairs), pairs
-        risen = {kind: kind.values.copy() for kind in self.kinds}
-        while fresh and len(needed) < MOST_REFUTED:
-            for kind, a, b in fresh:
-                kind.raise_images(risen[kind], a, b)
-            path = self._path(risen, own)
-            steps = {} if path is None else dict.fromkeys(self._different_steps(path))
-            fresh = [pair for pair in steps if pair not in needed and pair[0].next_stage(*pair[1:]) == REFUTED]
-            needed.update(dict.fromkeys(fresh))
-        return list(needed)
 
     def promised(self, price: FloatArray) -> Cut:
         """The bound at prices if the known plans of windows are the cheapest."""
@@ -240,7 +221,14 @@ class Chain:
             work = PricedWork(windows, most, STEP, time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
                 run_in_child(
-                    "cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0, pauses=True
+                    "cp-sat",
+                    CHILD,
+                    work,
+                    ChildLimits(),
+                    hear=hear,
+                    should_stop=lambda: seconds() <= 0.0,
+                    pauses=True,
+                    keep=True,
                 )
         for number, (kind, a, b) in enumerate(pairs):  # windows that are not done go on when there is time again
             stage = REFUTED if number in done or seconds() > 0.0 else int(kind.stage[a, b])
@@ -315,7 +303,10 @@ class PriceSearch:
         self._scale = max(float(self._first @ self.chain.capacity), 1e-300)
         self.centre = Cut(0.0, np.zeros(len(price)), self._first)
         self._price: FloatArray | None = None
-        self._radius, self._rounds, self._finished, self._begun = FIRST_RADIUS, 0, False, False
+        self._radius = FIRST_RADIUS
+        self._rounds = 0
+        self._finished = False
+        self._begun = False
 
     def go_on(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float = math.inf) -> bool:
         """Search until ``seconds``, the seconds left, are 0; report every bound; return whether more may be found.

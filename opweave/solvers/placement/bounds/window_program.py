@@ -95,7 +95,9 @@ def branches_of(window: Window) -> Branches:
     order = first + np.argsort(labels[first:last], kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else []
     shared = _shared_tensors(window, np.where(inner, labels, -1))
-    kept, times, leader = np.ones(count, dtype=bool), np.ones(count), np.arange(count, dtype=np.int64)
+    kept = np.ones(count, dtype=bool)
+    times = np.ones(count)
+    leader = np.arange(count, dtype=np.int64)
     groups: dict[bytes, list[IntArray]] = {}
     for part in parts:
         groups.setdefault(_signature(window, part, shared), []).append(part)
@@ -191,7 +193,8 @@ class Builder:
         most = ceiling * (1.0 + SUMMATION)
         self.usable = self.reach.heads + self.arrays.seconds + self.reach.tails <= most
         self.possible = bool(self.usable.any(axis=1).all())
-        self.lower_bound, self.ceiling = lower_bound / self.scale, ceiling / self.scale
+        self.lower_bound = lower_bound / self.scale
+        self.ceiling = ceiling / self.scale
         self.p = np.where(self.usable, self.arrays.seconds, 0.0) / self.scale
         self.heads = np.where(self.usable, self.reach.heads, 0.0) / self.scale
         self.tails = np.where(self.usable, self.reach.tails, 0.0) / self.scale
@@ -216,7 +219,8 @@ class Builder:
         self.start[operators] = top + k + np.arange(len(operators))
         self.length = top + k + len(operators)
         seconds = durations(self.arrays)[self.flows]
-        source, target = self.arrays.source[self.flows], self.arrays.target[self.flows]
+        source = self.arrays.source[self.flows]
+        target = self.arrays.target[self.flows]
         before = np.where(self.usable, self.reach.heads + self.arrays.seconds, np.inf)[source]
         after = np.where(self.usable, self.arrays.seconds + self.reach.tails, np.inf)[target]
         linked = before[:, :, None] + seconds + after[:, None, :] <= self.ceiling * self.scale * (1.0 + SUMMATION)
@@ -278,7 +282,8 @@ class Builder:
             return
         _, first = np.unique(self.y.reshape(len(self.flows), -1)[:, 0], return_index=True)
         load = self._load(first)
-        sends, receives = self.most.open(np.zeros(self.devices)), self.most.open(np.zeros(self.devices))
+        sends = self.most.open(np.zeros(self.devices))
+        receives = self.most.open(np.zeros(self.devices))
         self.most.put(sends[None, :, None], self.y[first], load)
         self.most.put(receives[None, None, :], self.y[first], load)
         for rows in (sends, receives):

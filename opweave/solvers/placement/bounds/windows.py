@@ -141,7 +141,8 @@ def cut_window(arrays: PlacementArrays, members: IntArray, entry: int | None, ex
     ends = [[] if entry is None else [entry], members.tolist(), [] if exit_ is None else [exit_]]
     operators = np.asarray(list(chain.from_iterable(ends)), dtype=np.int64)
     local = {v: i for i, v in enumerate(operators.tolist())}
-    incoming, earlier = Adjacency(arrays.in_start, arrays.incoming), Adjacency(arrays.before_start, arrays.before)
+    incoming = Adjacency(arrays.in_start, arrays.incoming)
+    earlier = Adjacency(arrays.before_start, arrays.before)
     chosen = [f for v in local for f in incoming[v].tolist() if int(arrays.source[f]) in local]
     before = Adjacency.from_lists([sorted(local[u] for u in earlier[v].tolist() if u in local) for v in local])
     seconds = arrays.seconds[operators]
@@ -160,7 +161,8 @@ def _small_net(arrays: PlacementArrays, seconds: FloatArray, flows: IntArray, lo
     target = np.asarray([local[v] for v in arrays.target[flows].tolist()], dtype=np.int64)
     numbers: dict[int, int] = {}
     tensor = [numbers.setdefault(t, len(numbers)) for t in arrays.tensor[flows].tolist()]
-    incoming, outgoing = Adjacency.from_pairs(count, target, each), Adjacency.from_pairs(count, source, each)
+    incoming = Adjacency.from_pairs(count, target, each)
+    outgoing = Adjacency.from_pairs(count, source, each)
     return arrays._replace(
         seconds=np.ascontiguousarray(seconds),
         source=source,
@@ -281,7 +283,10 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     work, numeric = arrays.seconds[order].min(axis=1), reach.astype(np.float32)
     after, before = numeric.sum(axis=1), numeric.sum(axis=0)
     chosen = np.sort(np.argsort(-after - before, kind="stable")[:MOST_MILESTONES])
-    rows, columns, own, number = numeric[chosen], numeric[:, chosen], work[chosen], len(chosen) + 2
+    rows = numeric[chosen]
+    columns = numeric[:, chosen]
+    own = work[chosen]
+    number = len(chosen) + 2
     # position 0 stands for the beginning of the plan, the last one for its end
     inside, size, follows = (
         np.zeros((number, number)),
