@@ -8,7 +8,7 @@ The right side is bounded from below along the milestone chain: windows and mile
 of their operators are charged where they run. A window with its ends on devices a and b costs at least its *priced
 bound* (:mod:`.priced_block`).
 Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
-milestones, minus q * memory, is a bound for any prices (:mod:`.price_search` looks for the best).
+milestones, minus q * memory, is a bound for any prices (:class:`PriceSearch` looks for the best).
 
 Windows are solved lazily, along a shortest path only.
 

@@ -11,7 +11,6 @@ used; S[j] start; L length. Rows, for times divided by a scale:
 * ports of k: sum of the durations of all y leaving k <= L, and of all y entering k <= L (not under ``delay``)
 * S[j] >= S[i] + sum_k p x[i,k] + sum c z[f,k,q] along every flow, without c along other arcs;
   sum_k H[j,k] x[j,k] <= S[j];  S[j] + sum_k (p + T)[j,k] x[j,k] <= L
-* messages of one operator, or to one operator, take turns (:mod:`.turns`)
 
 Proof: the 0/1 point of a schedule, with S its starts, satisfies every row. Loads of devices and ports fit into the
 window's length, and operators of a device run between its least head and L minus its least tail. Under
