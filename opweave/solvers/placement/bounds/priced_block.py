@@ -4,7 +4,7 @@ A *priced bound* is the least of length plus price that a program of the window 
 values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
 bytes at prices q. A plan of the window is a ceiling at any prices.
 
-The stages of a window are its linear program and costs that constraint programming refutes
+The stages of a window are its linear and its integer program, and costs that constraint programming refutes
 (:mod:`~opweave.solvers.placement.module_intervals`). Annealing finds a good plan of most windows within milliseconds.
 A window whose bound is close to the cost of a plan is not raised further.
 """
@@ -19,18 +19,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.linear import minimise, proved_value, sum_below
 from opweave.solvers.placement.annealing import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, order_for, order_of_graph, with_arcs
 from opweave.solvers.placement.bounds.area import PRODUCTS
 from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_PRICED, TIGHT, Block
-from opweave.solvers.placement.bounds.window_program import Builder
+from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
 from opweave.solvers.placement.module_intervals import PricedWindow, list_plan
 from opweave.solvers.placement.moves import DRAWS, counted_plan
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
+from opweave.solvers.tree import least_whole
 
 MOST_SOLVED = 12
 """Most prices at which a window's bounds are remembered."""
@@ -38,11 +39,14 @@ MOST_SOLVED = 12
 HEAT, CHUNKS = 0.02, 2
 """First temperature of annealing a window, as a share of its cost, and the number of chunks."""
 
-RELAXED, REFUTED = 1, 2
-"""Stages of a window's value: linear program, and costs that constraint programming refutes."""
+RELAXED, INTEGER, REFUTED = 1, 2, 3
+"""Stages of a window's value: linear program, integer program, and costs that constraint programming refutes."""
 
-LONGEST = 3.0
-"""Most seconds of a linear program."""
+LONGEST = {RELAXED: 3.0, INTEGER: 1.0}
+"""Most seconds of a stage for one window."""
+
+WEIGHTY = 0.97
+"""Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
 
 STEP = 0.002
 """Relative distance from a plan's cost at which a bound is close enough for costs not to be refuted."""
@@ -157,7 +161,7 @@ class PricedBlock:
         inner, value = len(self.block.window.inner), float(self.values[a, b])
         stage = int(self.stage[a, b]) + 1
         sized = inner > 0 and self._is_sized() and math.isfinite(value)
-        if not sized or stage > (REFUTED if inner <= LARGEST_EXACT else RELAXED):
+        if not sized or stage > (REFUTED if inner <= LARGEST_EXACT else INTEGER):
             return None
         close = STEP if stage == REFUTED else TIGHT
         return stage if self.possible_gain(a, b) > close * abs(value) else None
@@ -219,10 +223,11 @@ class PricedBlock:
         cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
         return PricedWindow(self.block.window.fixed(a, b), cost, float(self.values[a, b]), self._ceiling(a, b))
 
-    def raise_pair(self, a: int, b: int, seconds: float) -> None:
-        """Solve the linear program of a pair within some seconds."""
-        value, taken = self._programmed(a, b, self.used[a, b].copy(), min(seconds, LONGEST))
-        self.learn(a, b, RELAXED, value, taken)
+    def raise_pair(self, a: int, b: int, stage: int, seconds: float, share: float) -> None:
+        """Raise a pair to a stage within some seconds, and a share of the time that the stage may take at most."""
+        most = min(seconds, LONGEST[stage] * (1.0 if stage == RELAXED else share))
+        value, taken = self._programmed(a, b, stage, self.used[a, b].copy(), most)
+        self.learn(a, b, stage, value, taken)
 
     def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
         """Record a bound of a stage, and the bytes of its point, for a pair and its images at these prices."""
@@ -251,7 +256,7 @@ class PricedBlock:
                 first = moved[0] if self.block.window.entry else a
                 yield first, moved[-1] if self.block.window.exit else b, image
 
-    def _programmed(self, a: int, b: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
+    def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
         """The bound of the window's program with prices in the objective, and the bytes of its point."""
         ceiling = self._ceiling(a, b)
         if not math.isfinite(ceiling):  # missing links: no plan to begin from
@@ -265,13 +270,36 @@ class PricedBlock:
         there = np.flatnonzero(program.x[:, 0] >= 0)
         cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
         linear = replace(program.linear, cost=cost)
-        relaxed = minimise(linear, seconds)
-        if relaxed is None:
-            return 0.0, taken
-        rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
-        value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
-        taken = (self._least[there][:, None] * relaxed.point[program.x[there]]).sum(axis=0)
-        return min(value * program.scale, ceiling), taken
+        if stage == RELAXED:
+            relaxed = minimise(linear, seconds)
+            if relaxed is None:
+                return 0.0, taken
+            rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
+            value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
+            return min(value * program.scale, ceiling), self._taken(relaxed.point, program)
+        whole = self._weighty(program, there)
+        found = least_whole(linear, whole, program.times, ceiling / program.scale, seconds)
+        if found.point is not None:
+            taken = self._taken(found.point, program)
+        return found.bound * program.scale, taken
+
+    def _taken(self, point: FloatArray, program: WindowProgram) -> FloatArray:
+        """Bytes that a point of the program takes on every device."""
+        there = np.flatnonzero(program.x[:, 0] >= 0)
+        return np.asarray((self._least[there][:, None] * point[program.x[there]]).sum(axis=0))
+
+    def _weighty(self, program: WindowProgram, there: IntArray) -> BoolArray:
+        """Columns that stay whole: those of the operators that hold most of the time and of the bytes' price.
+
+        Any choice gives a bound. Small operators follow large ones in most windows, so dividing at them gains little.
+        """
+        seconds = np.where(self._usable, self.block.window.arrays.seconds, np.inf).min(axis=1)
+        weight = (seconds + self._least * float(self.price.max()))[there]
+        order = np.argsort(-weight, kind="stable")
+        most = 1 + int(np.searchsorted(np.cumsum(weight[order]), WEIGHTY * float(weight.sum())))
+        whole = program.whole.copy()
+        whole[program.x[there[order[most:]]]] = False
+        return whole
 
     def search(self, a: int, b: int, price: FloatArray) -> None:
         """Search a cheaper plan of the pair at some prices by annealing."""

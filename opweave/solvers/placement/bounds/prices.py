@@ -10,7 +10,9 @@ bound* (:mod:`.priced_block`).
 Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
 milestones, minus q * memory, is a bound for any prices (:class:`PriceSearch` looks for the best).
 
-Windows are solved lazily, along a shortest path only.
+Windows are solved lazily, along a shortest path only. A window's programs get time in proportion to its number in the
+chain: what a kind that occurs once gains is lost among forty layers, although its program may take as long as all
+others.
 
 Source: Held and Karp (Lagrangian bounds).
 """
@@ -152,9 +154,9 @@ class Chain:
             report(cut.value)
             if not todo or seconds() <= 0.0:
                 return cut, not todo
-            cheap = [pair for pair, stage in todo.items() if stage != REFUTED]
-            for kind, a, b in cheap:
-                kind.raise_pair(a, b, seconds())
+            cheap = {pair: stage for pair, stage in todo.items() if stage != REFUTED}
+            for (kind, a, b), stage in cheap.items():
+                kind.raise_pair(a, b, stage, seconds(), max(LEAST_PART, self.share[kind]))
             if cheap:
                 continue  # cheap bounds of all windows first: they may lead the path elsewhere
             times = Counter(steps)

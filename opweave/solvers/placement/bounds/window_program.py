@@ -151,6 +151,8 @@ class WindowProgram:
     ----------
     linear
         Rows and columns; the upper bound of a column that has to be 0 is 0.
+    whole, times
+        Columns with whole values in every schedule, and columns that are times, at most the ceiling.
     x
         Columns of operators on devices, -1 for operators represented by another branch. Shape (operators, devices).
     scale
@@ -160,6 +162,8 @@ class WindowProgram:
     """
 
     linear: LinearProgram
+    whole: BoolArray
+    times: BoolArray
     x: IntArray
     scale: float
     ceiling: float
@@ -229,6 +233,12 @@ class Builder:
         self.upper[self.z] = linked
         self.upper[self.start[operators]] = self.ceiling
         self.upper[self.length] = self.ceiling
+        self.times = np.zeros(self.length + 1, dtype=bool)
+        self.times[self.start[operators]] = True
+        self.times[self.length] = True
+        self.whole = np.zeros(self.length + 1, dtype=bool)
+        self.whole[self.x[operators]] = True
+        self.whole[self.u] = True
 
     def _tensor_columns(self, top: int) -> tuple[IntArray, int]:
         """Port columns of every flow; the flows of a tensor that is sent once share them."""
@@ -331,7 +341,7 @@ class Builder:
         cost = column_alone(self.length, columns)
         rows = (*self.equal.matrix(columns), *self.most.matrix(columns))
         linear = LinearProgram(cost, *rows, self.lower_bound * cost, self.upper)
-        return WindowProgram(linear, self.x, self.scale, self.ceiling)
+        return WindowProgram(linear, self.whole, self.times, self.x, self.scale, self.ceiling)
 
 
 def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
