@@ -285,7 +285,8 @@ class Decomposition:
         number, left = int(lengths.tries[a, b]), self.run.remaining()
         now = TRIES[number]
         lengths.tries[a, b] += 1
-        low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
+        low = float(lengths.module.table()[a, b])
+        high = float(lengths.upper[a, b])
         arrays = lengths.window.fixed(a, b)
         if now.way == "search":
             found = search_module(arrays, high, low, int(now.effort))

@@ -50,7 +50,9 @@ class LocalSearch:
             return
         value = length_within(self.arrays, order, device, self.makespan)
         if value < self.makespan:
-            self.order, self.device, self.makespan = order.copy(), device.copy(), value
+            self.order = order.copy()
+            self.device = device.copy()
+            self.makespan = value
             self.run.found(schedule_of(self.instance, self.arrays, order, device), value)
 
     def consider_solution(self, solution: Solution | None) -> None:

@@ -48,7 +48,8 @@ class Net:
         self.before = rows(arrays.before_start, arrays.before)
         self.incoming = rows(arrays.in_start, arrays.incoming)
         self.outgoing = rows(arrays.out_start, arrays.outgoing)
-        self.source, self.target = arrays.source.tolist(), arrays.target.tolist()
+        self.source = arrays.source.tolist()
+        self.target = arrays.target.tolist()
         self.item = list(range(len(self.source))) if self.model == PORT_EDGE else arrays.tensor.tolist()
         self.flows: dict[int, list[int]] = defaultdict(list)
         for f, item in enumerate(self.item):

@@ -46,7 +46,8 @@ def prove(instance: CallInstance, run: Run) -> None:
     if not instance.operators:
         best.report(0.0, SOURCE)
         return
-    give, carrying = instance.give.min(axis=1, initial=np.inf), compute.copy()
+    give = instance.give.min(axis=1, initial=np.inf)
+    carrying = compute.copy()
     np.add.at(carrying, instance.producer, np.where(np.isfinite(give), give, 0.0))
     for weights in (compute, carrying):
         path, total = heaviest(instance, weights), 0.0
@@ -59,7 +60,8 @@ def prove(instance: CallInstance, run: Run) -> None:
 def heaviest(instance: CallInstance, weights: FloatArray) -> list[int]:
     """The path with the largest sum of weights."""
     before = instance.whole.before
-    best, came = weights.copy(), np.full(len(weights), -1, dtype=np.int64)
+    best = weights.copy()
+    came = np.full(len(weights), -1, dtype=np.int64)
     for v in topological_order(instance.whole.after).tolist():
         above = before[v]
         if len(above):
@@ -125,7 +127,8 @@ class Stretches:
         self.below = below
         self.above = above
         self.between = (below >= 0) & (above < length)
-        readers, start = below[instance.readers.items], instance.readers.start[:-1]
+        readers = below[instance.readers.items]
+        start = instance.readers.start[:-1]
         self.last_read = np.maximum.reduceat(readers, start) if len(start) else start
         whole = instance.whole
         users = whole.parameters.reversed(len(whole.parameter_bytes))
@@ -202,7 +205,9 @@ class CallSearch:
     """The best assignment so far, and what the search needs to go on from it."""
 
     def __init__(self, problem: Placement, run: Run) -> None:
-        self.problem, self.run, self.instance = problem, run, lower_calls(problem)
+        self.problem = problem
+        self.run = run
+        self.instance = lower_calls(problem)
         self.arrays = arrays_of(self.instance)
         self.best = None
         self.value = math.inf
@@ -214,7 +219,8 @@ class CallSearch:
 
     def _units(self, unit: IntArray) -> Units:
         """The units, each at its first operator in an order that data allow."""
-        count, after = int(unit.max(initial=-1)) + 1, self.instance.whole.after
+        count = int(unit.max(initial=-1)) + 1
+        after = self.instance.whole.after
         found, first = np.unique(unit[topological_order(after)], return_index=True)
         members = Adjacency.from_pairs(count, unit, np.arange(len(unit)))
         heads, tails = unit[after.heads()], unit[after.items]
@@ -267,7 +273,8 @@ class CallSearch:
         left = run.remaining() or 0.0
         chunk = max(16, CHUNK_WORK // (40 * (len(now) + len(self.arrays.readers) + 1)))
         while done < 1.0 and not run.should_stop():
-            began, heat = clock(), max(HOT * self.value * (COLD / HOT) ** done, 1e-300)
+            began = clock()
+            heat = max(HOT * self.value * (COLD / HOT) ** done, 1e-300)
             value = anneal_calls(self.arrays, self.units, now, best, begin, heat, heat, rng.random((chunk, DRAWS)))
             if value < self.value:
                 self.consider(best)

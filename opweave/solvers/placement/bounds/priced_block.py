@@ -158,7 +158,8 @@ class PricedBlock:
 
     def next_stage(self, a: int, b: int) -> int | None:
         """The stage to which the pair can be raised at these prices; None if there is none, or too little to gain."""
-        inner, value = len(self.block.window.inner), float(self.values[a, b])
+        inner = len(self.block.window.inner)
+        value = float(self.values[a, b])
         stage = int(self.stage[a, b]) + 1
         sized = inner > 0 and self._is_sized() and math.isfinite(value)
         if not sized or stage > (REFUTED if inner <= LARGEST_EXACT else INTEGER):
@@ -185,7 +186,8 @@ class PricedBlock:
         used = np.zeros((devices, devices, devices))
         unknown = []
         for a, b in self.pairs():
-            cells, plan = self.block.window.cells(a, b), self.cheapest(a, b, price)
+            cells = self.block.window.cells(a, b)
+            plan = self.cheapest(a, b, price)
             values[cells], used[cells] = plan.cost(price), plan.taken
             if not math.isfinite(plan.length):
                 unknown.append(cells)
@@ -303,7 +305,8 @@ class PricedBlock:
 
     def search(self, a: int, b: int, price: FloatArray) -> None:
         """Search a cheaper plan of the pair at some prices by annealing."""
-        arrays, known = self.block.window.fixed(a, b), self.cheapest(a, b, price)
+        arrays = self.block.window.fixed(a, b)
+        known = self.cheapest(a, b, price)
         count, least = len(known.device), known.cost(price)
         net, owner = with_shadows(arrays, self.bytes[:, None] * price)
         order = np.concatenate([order_for(arrays, known.device), count + np.arange(len(owner))])
@@ -313,7 +316,8 @@ class PricedBlock:
         rng = np.random.default_rng((len(self._known_plans(a, b)), a, b))
         moves = max(1, min(CHUNK_WORK // (len(net.seconds) + len(net.source)), MOST_MOVES * count))
         heats = least * np.geomspace(HEAT, LAST_HEAT, CHUNKS * moves)
-        best_order, best_device = np.empty_like(order), np.empty_like(device)
+        best_order = np.empty_like(order)
+        best_device = np.empty_like(device)
         for heat in np.split(heats, CHUNKS):
             anneal(net, plan, rng.random((moves, DRAWS)), heat, best_order, best_device)
             device = best_device[:count].copy()

@@ -207,7 +207,8 @@ class Chain:
 
     def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
         """Refute costs of windows in a child process."""
-        found, done = [float(kind.values[a, b]) for kind, a, b in pairs], set[int]()
+        found = [float(kind.values[a, b]) for kind, a, b in pairs]
+        done = set[int]()
         windows = [kind.priced(a, b) for kind, a, b in pairs]
 
         def hear(news: Raised) -> None:
@@ -353,7 +354,9 @@ class PriceSearch:
         box = np.maximum(centre - room, 0.0), centre + room
         first = chain.tested(centre, seconds)
         proved = first.value if self._finished else self.centre.value  # no more can be proved at these prices
-        cuts, promises, searched = [first], {centre.tobytes(): first}, set[bytes]()
+        cuts = [first]
+        promises = {centre.tobytes(): first}
+        searched = set[bytes]()
         for _ in range(PROMISES):
             name, best = max(promises.items(), key=lambda item: item[1].value)
             next_ = _highest(cuts, self._unit * self._scale, box, self._scale) if best.value < ceiling else None

@@ -280,7 +280,8 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     if not 2 <= count <= MOST_OPERATORS:
         return [Chain(np.zeros(0, dtype=np.int64), [order], 0.0)]
     reach = reachable(arrays, order)[np.ix_(order, order)]
-    work, numeric = arrays.seconds[order].min(axis=1), reach.astype(np.float32)
+    work = arrays.seconds[order].min(axis=1)
+    numeric = reach.astype(np.float32)
     after, before = numeric.sum(axis=1), numeric.sum(axis=0)
     chosen = np.sort(np.argsort(-after - before, kind="stable")[:MOST_MILESTONES])
     rows = numeric[chosen]
@@ -347,5 +348,6 @@ def _members(reach: NDArray[np.bool_], chain: IntArray) -> list[IntArray]:
     """Positions strictly between consecutive milestones, before the first and after the last."""
     everything = np.ones(len(reach), dtype=bool)
     between = ~np.isin(np.arange(len(reach)), chain)
-    late, early = [everything, *reach[chain]], [*reach[:, chain].T, everything]
+    late = [everything, *reach[chain]]
+    early = [*reach[:, chain].T, everything]
     return [np.flatnonzero(after & before & between) for after, before in zip(late, early, strict=True)]
