@@ -1,8 +1,7 @@
 """Slow cooling and windows by constraint programming in turn: the solver "local".
 
 Annealing begins on contracted networks, in which chains, or trees of light operators, are single operators.
-
-Annealing moves one operator, or a few, at a time, and its plans are orders for the list scheduler. What is left to gain
+It moves one operator, or a few, at a time, and its plans are orders for the list scheduler. What is left to gain
 after a cooling takes several operators on other devices and transfers in another order, all at once:
 :mod:`.window_child` decides such windows of the plan anew.
 """
@@ -286,7 +285,6 @@ LEAST = 12
 
 WINDOWS, UNTIMED_WINDOWS = 1_000_000, 100
 """Most windows, and the same when there is no time limit."""
-
 ELSEWHERE = 0.005
 """Relative gain of another search's plan for which the windows are those of that plan from then on."""
 
