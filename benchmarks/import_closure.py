@@ -25,7 +25,7 @@ COUNTED = ("opweave.solvers.", "opweave.formulations.")
 AT_MOST = {
     "memory_ordering": 29,
     "placement": 55,
-    "batched_mapping": 74,
+    "batched_mapping": 73,
     "pipeline": 35,
     "slicing": 54,
     "memory_layout": 49,

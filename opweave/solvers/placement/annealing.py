@@ -1,10 +1,7 @@
 """Simulated annealing over the order of the operators and the device of each (:mod:`.moves`).
 
-Moves come in blocks that begin at nearby positions: most of a large plan is then timed once a block
-(:mod:`.moved_times`). Half of the moves begin with an operator on a critical path: others seldom shorten a plan.
-
-The times of a plan that moves change: kept, worked out only as far as the next move needs them.
-
+Moves come in blocks that begin at nearby positions: most of a large plan is then timed once a block. Half of the moves
+begin with an operator on a critical path: others seldom shorten a plan.
 The scheduler times operators in order. So nothing before the first operator that a move concerns changes, and after the
 last one devices and ports serve the same operators and flows in the same order. Kept are the times of the plan, and for
 each operator, flow, device and port the longest path from there to the end. So only the operators between are timed
@@ -35,8 +32,7 @@ from opweave.solvers.placement.moves import (
 )
 
 DECIDING, BLOCK, NEARBY = 0.5, 128, 128
-"""Share of moves that begin with an operator on a critical path; moves of a block, which share the critical paths; and
-the number of positions among which they begin."""
+"""Share of moves that begin with an operator on a critical path, moves of a block, and positions where they begin."""
 
 ROUNDED = 1.0 + 1e-12
 """Moves that change nothing are accepted although an end plus the least time left may be larger by rounding."""
@@ -169,8 +165,7 @@ def anneal(
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (shape (moves, DRAWS)) at the temperatures ``heat`` (shape (moves,)).
 
-    Changes ``plan``; writes the best plan to ``best_order`` and ``best_device``. Returns the makespan of the best plan
-    and that of the last.
+    Writes the best plan to ``best_order`` and ``best_device``; returns its makespan and that of the last plan.
     """
     space = np.full((4, 2 * len(arrays.seconds) + 1), -1)
     return anneal_moves(net_of(arrays), plan, nothing_kept(arrays), space, draws, heat, best_order, best_device)
@@ -194,10 +189,8 @@ class Kept(NamedTuple):
         For ``one_port_tensor``: the flow that sends every tensor to each device, -1 for none. Shape (tensors, devices).
     left, flow_left, free_left
         Longest paths to the end: from the start of operators and flows (0 if not sent), and from ``free``.
-    trial, brought, sent, now
-        Space for a move that is tried: ends, arrivals of copies, the moves that sent them, devices and ports.
-    marks
-        How far all of it holds. Shape (4,).
+    trial, brought, sent, now, marks
+        Space for a move that is tried: ends, arrivals of copies, moves that sent them, devices and ports; the marks.
     """
 
     end: FloatArray
@@ -217,7 +210,8 @@ class Kept(NamedTuple):
 def nothing_kept(arrays: PlacementArrays) -> Kept:
     """Nothing is timed yet."""
     count, devices = arrays.seconds.shape
-    flows, rows = len(arrays.source), arrays.tensors if arrays.model == PORT_TENSOR else 1
+    flows = len(arrays.source)
+    rows = arrays.tensors if arrays.model == PORT_TENSOR else 1
     return Kept(
         np.full(count, -1.0),
         np.full(flows, -1.0),

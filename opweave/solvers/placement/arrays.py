@@ -207,7 +207,8 @@ def order_of_graph(arrays: PlacementArrays) -> IntArray:
     count = len(arrays.seconds)
     if (arrays.before < np.repeat(np.arange(count), np.diff(arrays.before_start))).all():  # the usual case
         return np.arange(count)
-    waiting, after = np.diff(arrays.before_start).tolist(), Adjacency(arrays.after_start, arrays.after).lists()
+    waiting = np.diff(arrays.before_start).tolist()
+    after = Adjacency(arrays.after_start, arrays.after).lists()
     ready = [v for v in range(count) if not waiting[v]]
     order = []
     while ready:

@@ -105,8 +105,10 @@ def _fill_in_order(room: Room, able: BoolArray, order: IntArray, device: IntArra
 
 def heft(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Schedule by upward rank, each operator on the device of its earliest end."""
-    order, room = order_by(upward_rank(arrays), order_of_graph(arrays)), new_room(instance, arrays)
-    device, start = np.full(len(order), -1, dtype=np.int64), np.zeros(len(order))
+    order = order_by(upward_rank(arrays), order_of_graph(arrays))
+    room = new_room(instance, arrays)
+    device = np.full(len(order), -1, dtype=np.int64)
+    start = np.zeros(len(order))
     begins = np.full(len(arrays.source), -1.0)
     stuck = insert_all(arrays, room, room.is_free, order, device, start, begins)
     if stuck >= 0:
@@ -211,7 +213,8 @@ def new_room(instance: PlacementInstance, arrays: PlacementArrays) -> Room:
     owner = np.repeat(of, np.diff(arrays.parameters_start))
     parameters = Adjacency.from_pairs(count, owner, arrays.parameters)
     holds = np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64)
-    used, home = np.zeros(devices, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    used = np.zeros(devices, dtype=np.int64)
+    home = np.full(count, -1, dtype=np.int64)
     need = (of, memory, parameters.start, parameters.items, arrays.parameter_bytes, arrays.capacity)
     return Room(*need, used, holds, home)
 

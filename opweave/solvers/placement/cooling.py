@@ -1,8 +1,7 @@
 """Slow cooling and windows by constraint programming in turn: the solver "local".
 
-Annealing begins on a contracted network, in which chains are single operators.
-
-Annealing moves one operator, or a few, at a time, and its plans are orders for the list scheduler. What is left to gain
+Annealing begins on contracted networks, in which chains, or trees of light operators, are single operators.
+It moves one operator, or a few, at a time, and its plans are orders for the list scheduler. What is left to gain
 after a cooling takes several operators on other devices and transfers in another order, all at once:
 :mod:`.window_child` decides such windows of the plan anew.
 """
@@ -19,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import SUPPORTS
-from opweave.problems.arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import EngineError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
@@ -37,10 +36,11 @@ from opweave.solvers.run import Outcome, Run
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contraction:
-    """A problem whose chains are single operators.
+    """A problem whose chains, or trees of light operators, are single operators.
 
     An operator with one successor and that successor, if it has no other predecessor, seldom profit from two devices.
-    As one operator they share a device and run one after the other. Networks shrink by half or more, and a search over
+    As one operator they share a device and run one after the other. The same holds where there are other predecessors,
+    but the operator takes less time than sending its result. Networks shrink by half to five sixths, and a search over
     orders and devices makes as many moves in as much less time.
 
     Attributes
@@ -48,7 +48,7 @@ class Contraction:
     arrays, cluster
         Its arrays, and the group of every chain: chains of one group share a device (Colocate).
     chain
-        The chain of every operator of the whole. Shape (operators,).
+        The chain or tree of every operator of the whole. Shape (operators,).
     members
         The operators of each, first to last.
     """
@@ -77,10 +77,19 @@ def _rows(members: Adjacency, order: IntArray) -> IntArray:
     return np.asarray(first + np.arange(int(length.sum())), dtype=np.int64)
 
 
-def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
-    """Join every operator with its only successor if it is the only predecessor of that."""
-    count, order = len(arrays.seconds), order_of_graph(arrays)
-    chain, number = _chains(arrays, order)
+def contraction_of(arrays: PlacementArrays, cluster: IntArray, light: float = 0.0) -> Contraction:
+    """Join every operator with its only successor if it is the only predecessor of that, or light.
+
+    Parameters
+    ----------
+    light
+        An operator is light if it takes, with all that is joined to it, less than this share of the time that its
+        largest result takes on the fastest link.
+    """
+    count = len(arrays.seconds)
+    before = np.diff(arrays.before_start)
+    order = order_of_graph(arrays)
+    chain, number = _trees(arrays, order, light * _least_sending(arrays))
     rank = np.empty(count, dtype=np.int64)
     rank[order] = np.arange(count)
     items = np.lexsort((rank, chain)).astype(np.int64)
@@ -90,14 +99,14 @@ def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
     np.add.at(seconds, chain, arrays.seconds)
     memory = np.zeros(number, dtype=np.int64)
     np.add.at(memory, chain, arrays.memory)
-    heads = np.repeat(np.arange(count), np.diff(arrays.before_start))
+    heads = np.repeat(np.arange(count), before)
     arcs = chain[heads] != chain[arrays.before]
     pairs = np.unique(chain[heads[arcs]] * number + chain[arrays.before[arcs]])
     small = with_arcs(arrays, Adjacency.from_pairs(number, pairs // number, pairs % number))
     users = np.repeat(chain, np.diff(arrays.parameters_start))
     held = Adjacency.from_pairs(number, users, arrays.parameters)
     flows = np.flatnonzero(chain[arrays.source] != chain[arrays.target])
-    flows = flows[np.argsort(rank[arrays.target[flows]], kind="stable")]  # inputs are sent as they are read
+    flows = flows[np.argsort(rank[arrays.target[flows]], kind="stable")]  # a tree's inputs are sent as they are read
     source, target, each = chain[arrays.source[flows]], chain[arrays.target[flows]], np.arange(len(flows))
     incoming, outgoing = Adjacency.from_pairs(number, target, each), Adjacency.from_pairs(number, source, each)
     smaller = small._replace(
@@ -117,17 +126,32 @@ def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
     return Contraction(smaller, _joined(cluster, chain, number), chain, members)
 
 
-def _chains(arrays: PlacementArrays, order: IntArray) -> tuple[IntArray, int]:
-    """The chain of every operator, and their number."""
+def _trees(arrays: PlacementArrays, order: IntArray, most: FloatArray) -> tuple[IntArray, int]:
+    """The tree of every operator, and their number; an operator that takes less than ``most`` joins its successor."""
     before, after = np.diff(arrays.before_start), np.diff(arrays.after_start)
-    chain, number = np.full(len(order), -1, dtype=np.int64), 0
+    work, joins = arrays.seconds.min(axis=1), np.zeros(len(order), dtype=bool)
+    for u in order.tolist():
+        if after[u] == 1:
+            v = arrays.after[arrays.after_start[u]]
+            joins[u] = before[v] == 1 or work[u] < most[u]
+            work[v] += work[u] if joins[u] else 0.0
+    tree, number = np.full(len(order), -1, dtype=np.int64), 0
     for u in order[::-1].tolist():
-        v = arrays.after[arrays.after_start[u]] if after[u] == 1 else -1
-        if v >= 0 and before[v] == 1:
-            chain[u] = chain[v]
+        if joins[u]:
+            tree[u] = tree[arrays.after[arrays.after_start[u]]]
         else:
-            chain[u], number = number, number + 1
-    return chain, number
+            tree[u], number = number, number + 1
+    return tree, number
+
+
+def _least_sending(arrays: PlacementArrays) -> FloatArray:
+    """Seconds that the largest result of every operator takes on the fastest link; 0 without links."""
+    links = np.isfinite(arrays.latency) & ~np.eye(len(arrays.latency), dtype=bool)
+    size = np.zeros(len(arrays.seconds))
+    np.maximum.at(size, arrays.source, arrays.size)
+    if not links.any():
+        return size * 0.0
+    return np.asarray(arrays.latency[links].min() + size * arrays.per_byte[links].min())
 
 
 def _joined(cluster: IntArray, chain: IntArray, number: int) -> IntArray:
@@ -151,8 +175,29 @@ class Phase(NamedTuple):
     cold: float
 
 
-CHAINS, CHAINS_SHARE = Phase(0.006, 0.0004), 0.6
-"""The first phase, of chains, and its share of the cooling."""
+class Level(NamedTuple):
+    """A phase over a contracted network.
+
+    Attributes
+    ----------
+    light
+        The trees that it joins (:func:`contraction_of`); 0 for chains only.
+    share
+        Its share of the cooling.
+    """
+
+    light: float
+    phase: Phase
+    share: float
+
+
+LEVELS = (
+    Level(1.0, Phase(0.006, 0.001), 0.2),
+    Level(0.25, Phase(0.0025, 0.0007), 0.3),
+    Level(0.0, Phase(0.001, 0.0004), 0.2),
+)
+"""From coarse to fine. On some networks only the largest trees are few enough to find out where whole branches run, and
+on others their parallel branches are already joined, and the smaller ones decide."""
 
 OPERATORS = Phase(0.0006, 0.0001)
 """The last phase, of single operators."""
@@ -166,18 +211,23 @@ def cool_down(search: LocalSearch, seconds: float | None = None, number: int = 0
     search.run.enter("cooling")
     usable = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, search.makespan)
     scale = float(usable.sum(axis=0).min())
-    cluster = search.instance.cluster
-    joined = contraction_of(search.arrays, cluster)
-    order, device = joined.contracted(search.order, search.device)
-    able = np.isfinite(joined.arrays.seconds[np.arange(len(device)), device]).all()
-    if able and fits(joined.arrays, device):
-        spell = _Progress(search.run, CHAINS_SHARE, 1.0, seconds)
-        contracted = (joined.arrays, joined.cluster, (order, device))
-        for found in _phase(search, *contracted, CHAINS, scale, spell, (number, 0)):
-            search.consider(*joined.expanded(*found))
-    spell, start = _Progress(search.run, 1.0 - CHAINS_SHARE, 1.0 - CHAINS_SHARE, seconds), (search.order, search.device)
-    for found in _phase(search, search.arrays, cluster, start, OPERATORS, scale, spell, (number, 1)):
-        search.consider(*found)
+    start, cluster, left = (search.order, search.device), search.instance.cluster, 1.0
+    for stream, level in enumerate((*LEVELS, None)):
+        share = left if level is None else level.share
+        spell, left = _Progress(search.run, share, left, seconds), left - share
+        if level is None:
+            first = (search.order, search.device)
+            for start in _phase(search, search.arrays, cluster, first, OPERATORS, scale, spell, (number, stream)):
+                search.consider(*start)
+            return
+        joined = contraction_of(search.arrays, cluster, level.light)
+        order, device = joined.contracted(*start)
+        able = np.isfinite(joined.arrays.seconds[np.arange(len(device)), device]).all()
+        if able and fits(joined.arrays, device):
+            contracted = (joined.arrays, joined.cluster, (order, device))
+            for found in _phase(search, *contracted, level.phase, scale, spell, (number, stream)):
+                start = joined.expanded(*found)
+                search.consider(*start)
 
 
 class _Progress:
@@ -235,7 +285,6 @@ LEAST = 12
 
 WINDOWS, UNTIMED_WINDOWS = 1_000_000, 100
 """Most windows, and the same when there is no time limit."""
-
 ELSEWHERE = 0.005
 """Relative gain of another search's plan for which the windows are those of that plan from then on."""
 

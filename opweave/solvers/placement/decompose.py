@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -158,7 +158,9 @@ class Decomposition:
     """
 
     def __init__(self, chained: Chained, run: Run) -> None:
-        self.problem, self.instance, self.run = chained.problem, chained.instance, run
+        self.problem = chained.problem
+        self.instance = chained.instance
+        self.run = run
         self.arrays, self.chain = chained.arrays, chained.chain
         self.best = Best(run)
         self.lengths: dict[Module, Lengths] = {}
@@ -172,7 +174,8 @@ class Decomposition:
         rank = np.empty(len(plan.order), dtype=np.int64)
         rank[plan.order] = np.arange(len(plan.order))
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
-            a, b = int(plan.device[window.operators[0]]), int(plan.device[window.operators[-1]])
+            a = int(plan.device[window.operators[0]])
+            b = int(plan.device[window.operators[-1]])
             order = np.argsort(rank[window.operators], kind="stable").astype(np.int64)
             device = np.ascontiguousarray(plan.device[window.operators])
             here = plan_of(window.fixed(a, b), order, device)
@@ -191,7 +194,8 @@ class Decomposition:
     def _joined(self, modules: list[Lengths], ends: list[int]) -> Plan:
         """One plan from the modules' plans between given devices."""
         device = np.zeros(self.instance.operators, dtype=np.int64)
-        start, begins = np.zeros(self.instance.operators), np.full(len(self.arrays.source), -1.0)
+        start = np.zeros(self.instance.operators)
+        begins = np.full(len(self.arrays.source), -1.0)
         now = 0.0
         for i, (lengths, window) in enumerate(zip(modules, self.chain.windows, strict=True)):
             a, b = ends[i], ends[i + 1]
@@ -231,34 +235,21 @@ class Decomposition:
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 
-    def begin(self) -> None:
-        """Continue from the best plan until no small module is left that a brief search may settle."""
+    def advance(self) -> None:
+        """Continue until the problem is solved, time is up, or nothing is left to try; cheap tries first."""
         self.learn()
         self.report()
         self._search_briefly()
-
-    def advance(self) -> None:
-        """Continue until the problem is solved, time is up, or nothing is left to try."""
-        self.begin()
-        for _ in self._work():
-            if self.run.should_stop():
-                return
-
-    def _work(self) -> Iterator[None]:
-        """Do everything that is left to try, cheapest first, in pieces."""
-        self.run.enter("modules")
-        while True:
-            yield from self._raised(RELAXED)
-            self.learn()
-            if not self.step():
-                break
+        while not self.run.should_stop():
+            raise_windows(self.chain, RELAXED, self.run, self.best.report)
             self.report()
-            yield
-        yield from self._raised(EXACT)
-
-    def _raised(self, level: int) -> Iterator[None]:
-        """Raise the windows of the chain to a level."""
-        yield from raising(self.chain, level, self.run, self.best.report)
+            self.learn()
+            ways = self._ways()
+            if not ways:
+                break
+            self._try(*ways[0])
+            self.report()
+        raise_windows(self.chain, EXACT, self.run, self.best.report)
         self.report()
 
     def _search_briefly(self) -> None:
@@ -275,13 +266,6 @@ class Decomposition:
                     new = True
                     self._try(*way)
             self.report()
-
-    def step(self) -> bool:
-        """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""
-        ways = self._ways()
-        if ways:
-            self._try(*ways[0])
-        return bool(ways)
 
     def _ways(self) -> list[Way]:
         """Modules and end devices that a step may work on, most promising first."""
@@ -301,7 +285,8 @@ class Decomposition:
         number, left = int(lengths.tries[a, b]), self.run.remaining()
         now = TRIES[number]
         lengths.tries[a, b] += 1
-        low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
+        low = float(lengths.module.table()[a, b])
+        high = float(lengths.upper[a, b])
         arrays = lengths.window.fixed(a, b)
         if now.way == "search":
             found = search_module(arrays, high, low, int(now.effort))
@@ -361,7 +346,7 @@ def seconds_left(run: Run, most: float) -> float:
     return 0.0 if run.should_stop() else most if left is None else min(left, most)
 
 
-def raising(chain: Milestones, level: int, run: Run, report: Callable[[float, str], None]) -> Iterator[None]:
+def raise_windows(chain: Milestones, level: int, run: Run, report: Callable[[float, str], None]) -> None:
     """Raise the windows on the shortest path to a level, one after the other, until none is left or time is up."""
     run.enter(f"milestones: {'linear' if level == RELAXED else 'constraint'} programs")
     while pairs := chain.open_pairs(level):
@@ -369,7 +354,6 @@ def raising(chain: Milestones, level: int, run: Run, report: Callable[[float, st
             if run.should_stop():
                 return
             block.lift(a, b, level, seconds_left(run, LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM), run)
-            yield
         report(chain.value(), "milestones")
 
 

@@ -50,7 +50,9 @@ class LocalSearch:
             return
         value = length_within(self.arrays, order, device, self.makespan)
         if value < self.makespan:
-            self.order, self.device, self.makespan = order.copy(), device.copy(), value
+            self.order = order.copy()
+            self.device = device.copy()
+            self.makespan = value
             self.run.found(schedule_of(self.instance, self.arrays, order, device), value)
 
     def consider_solution(self, solution: Solution | None) -> None:
@@ -80,7 +82,9 @@ class Spell:
     """Seconds of work, without those in which others work; None for as many as there are."""
 
     def __init__(self, run: Run, seconds: float | None) -> None:
-        self._run, self._seconds, self._since = run, math.inf if seconds is None else seconds, clock()
+        self._run = run
+        self._seconds = math.inf if seconds is None else seconds
+        self._since = clock()
 
     def left(self) -> float:
         """Seconds that are left."""
@@ -142,8 +146,11 @@ def _round(search: LocalSearch, number: int) -> None:
     search.catch_up()
     plan = counted_plan(search.arrays, search.order, search.device, search.instance.cluster)
     trial = trial_of(search.arrays, plan)
-    tabu, moved = np.zeros(search.arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    rng, best, idle = np.random.default_rng((search.run.seed, number)), math.inf, 0
+    tabu = np.zeros(search.arrays.seconds.shape, dtype=np.int64)
+    moved = np.zeros(1, dtype=np.int64)
+    rng = np.random.default_rng((search.run.seed, number))
+    best = math.inf
+    idle = 0
     patience = PATIENCE * (1 + number // 8) if number else FIRST_PATIENCE
     while idle < patience and not search.run.should_stop():
         kicks = max(0, KICKS - int(moved[0])) if number else 0

@@ -44,9 +44,10 @@ from opweave.solvers.engines.interval_child import without_pandas, write
 from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import NAMES, PlacementArrays, order_of_graph
 from opweave.solvers.placement.baselines import RULES
-from opweave.solvers.placement.bounds.critical_path import Reach, reach_of
+from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.plans import Plan, plan_of, solution_of
+from opweave.solvers.placement.window_child import brief_solver
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Run
@@ -66,20 +67,16 @@ ALMOST = 1e-9
 """Relative allowance for floating-point sums, on the side that excludes no plan."""
 
 
-def net_intervals(
-    arrays: PlacementArrays, upper: float, lower_bound: float, known: Reach | None = None
-) -> PlacementIntervals | None:
-    """The model of one instance, without memory; None when no plan is as short as ``upper``, which is finite.
-
-    ``known`` are valid heads and tails to begin with.
-    """
-    reach = reach_of(arrays, known=known)
+def net_intervals(arrays: PlacementArrays, upper: float, lower_bound: float) -> PlacementIntervals | None:
+    """The model of one instance, without memory; None when no plan is as short as ``upper``, which is finite."""
+    reach = reach_of(arrays)
     fits = reach.heads + arrays.seconds + reach.tails <= upper * (1.0 + FIT)
     if not fits.any(axis=1).all():
         return None
     instance = replace(instance_from(arrays), seconds=np.where(fits, arrays.seconds, np.inf))
     transfers = NAMES[arrays.model]
-    heads, tails = np.where(fits, reach.heads, np.inf), np.where(fits, reach.tails, np.inf)
+    heads = np.where(fits, reach.heads, np.inf)
+    tails = np.where(fits, reach.tails, np.inf)
     windows = Windows(instance, heads, tails, upper)
     messages = messages_of(instance, transfers, longest=windows.hopeless)
     model = PlacementIntervals(instance, transfers, messages, windows)
@@ -120,7 +117,8 @@ def plan_in(
     """Makespan, devices, starts and starts of transfers (-1: none), in seconds, for the orders of a solution."""
     schedule = model.schedule(values, keeps_times=False)
     device = np.asarray(model.device(values), dtype=np.int64)
-    start, begins = np.asarray(list(schedule.start.values())), np.full(len(arrays.source), -1.0)
+    start = np.asarray(list(schedule.start.values()))
+    begins = np.full(len(arrays.source), -1.0)
     sent = {(each.tensor, each.consumer, each.target): each.start for each in schedule.transfers}
     for message in model.messages:
         for flow, reader in zip(message.flows, message.readers, strict=True):
@@ -319,7 +317,7 @@ def _decided(window: PricedWindow, cost: float, work: float, seconds: float) -> 
     if not possible.any(axis=1).all():
         return True, None
     arrays = arrays._replace(seconds=np.where(possible, arrays.seconds, np.inf))
-    model = net_intervals(arrays, length, 0.0, reach)
+    model = net_intervals(arrays, length, 0.0)
     if model is None:
         return True, None
     row = {int(model.length): 1}
@@ -334,13 +332,7 @@ def _decided(window: PricedWindow, cost: float, work: float, seconds: float) -> 
 
     program, columns = write(model.program())
     program.clear_objective()  # type: ignore[no-untyped-call, unused-ignore]
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.max_time_in_seconds = max(end - perf_counter(), 0.0)
-    solver.parameters.max_deterministic_time = work
-    solver.parameters.linearization_level = 0
-    solver.parameters.cp_model_probing_level = 0
-    solver.parameters.symmetry_level = 0
+    solver = brief_solver(work, end - perf_counter())
     status = solver.solve(program)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return status == cp_model.INFEASIBLE, None

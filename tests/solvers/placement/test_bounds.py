@@ -19,7 +19,7 @@ from opweave.solvers.placement.bounds.area import (
 )
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
-from opweave.solvers.placement.decompose import raising, solve_prices
+from opweave.solvers.placement.decompose import raise_windows, solve_prices
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
@@ -44,8 +44,7 @@ def _all_bounds(problem: Placement) -> dict[str, float]:
         "area": best_area(arrays.seconds, np.zeros(len(instance.devices)), memory_of(instance)).value,
         "first": chain.value(),
     }
-    for _ in raising(chain, RELAXED, run, best.report):
-        pass
+    raise_windows(chain, RELAXED, run, best.report)
     return found | {"relaxed": chain.value()}
 
 

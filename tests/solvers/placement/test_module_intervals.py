@@ -8,7 +8,7 @@ import pytest
 from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.chain_bound import EXACT, milestones_of
-from opweave.solvers.placement.decompose import raising
+from opweave.solvers.placement.decompose import raise_windows
 from opweave.solvers.placement.module_intervals import (
     solve_intervals,
 )
@@ -43,7 +43,6 @@ def test_as_a_level_it_proves_a_layer() -> None:
     run = Run()
     best, chain = Best(run), milestones_of(arrays)
     first = chain.value()
-    for _ in raising(chain, EXACT, run, best.report):
-        pass
+    raise_windows(chain, EXACT, run, best.report)
     assert first <= chain.value() <= optimum * (1 + 1e-9)
     assert chain.value() == pytest.approx(optimum, rel=1e-5)

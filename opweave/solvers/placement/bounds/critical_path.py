@@ -67,32 +67,22 @@ def longest(arrays: PlacementArrays, reach: Reach) -> float:
     return float((reach.heads + arrays.seconds + reach.tails).min(axis=1).max())
 
 
-def reach_of(arrays: PlacementArrays, order: IntArray | None = None, known: Reach | None = None) -> Reach:
-    """Heads and tails of every operator on every device.
-
-    Parameters
-    ----------
-    arrays
-        The problem.
-    order
-        Operators with predecessors first.
-    known
-        Valid heads and tails to begin with.
-    """
+def reach_of(arrays: PlacementArrays, order: IntArray | None = None) -> Reach:
+    """Heads and tails of every operator on every device; ``order`` is any with predecessors first."""
     first = order_of_graph(arrays) if order is None else order
-    heads, tails = (None, None) if known is None else known
-    return Reach(heads_of(arrays, first, heads), tails_of(arrays, first, tails))
+    return Reach(heads_of(arrays, first), tails_of(arrays, first))
 
 
-def tails_of(arrays: PlacementArrays, order: IntArray, known: FloatArray | None = None) -> FloatArray:
+def tails_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
     """The tails of :func:`reach_of`."""
-    return heads_of(reversed_net(arrays), np.ascontiguousarray(order[::-1]), known)
+    return heads_of(reversed_net(arrays), np.ascontiguousarray(order[::-1]))
 
 
-def heads_of(arrays: PlacementArrays, order: IntArray, known: FloatArray | None = None) -> FloatArray:
+def heads_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
     """The heads of :func:`reach_of`."""
-    heads = np.zeros(arrays.seconds.shape) if known is None else known.copy()
-    away, gone = np.zeros((len(arrays.source), heads.shape[1])), np.zeros(heads.shape)
+    heads = np.zeros(arrays.seconds.shape)
+    away = np.zeros((len(arrays.source), heads.shape[1]))
+    gone = np.zeros(heads.shape)
     raise_heads(arrays, order, heads, away, gone, empty_cluster(len(heads)))
     return heads
 

@@ -4,7 +4,7 @@ A *priced bound* is the least of length plus price that a program of the window 
 values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
 bytes at prices q. A plan of the window is a ceiling at any prices.
 
-The stages of a window are its linear program and costs that constraint programming refutes
+The stages of a window are its linear and its integer program, and costs that constraint programming refutes
 (:mod:`~opweave.solvers.placement.module_intervals`). Annealing finds a good plan of most windows within milliseconds.
 A window whose bound is close to the cost of a plan is not raised further.
 """
@@ -19,18 +19,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.linear import minimise, proved_value, sum_below
 from opweave.solvers.placement.annealing import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, order_for, order_of_graph, with_arcs
 from opweave.solvers.placement.bounds.area import PRODUCTS
 from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_PRICED, TIGHT, Block
-from opweave.solvers.placement.bounds.window_program import Builder
-from opweave.solvers.placement.module_intervals import PricedWindow
+from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
+from opweave.solvers.placement.module_intervals import PricedWindow, list_plan
 from opweave.solvers.placement.moves import DRAWS, counted_plan
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
+from opweave.solvers.tree import least_whole
 
 MOST_SOLVED = 12
 """Most prices at which a window's bounds are remembered."""
@@ -38,11 +39,14 @@ MOST_SOLVED = 12
 HEAT, CHUNKS = 0.02, 2
 """First temperature of annealing a window, as a share of its cost, and the number of chunks."""
 
-RELAXED, REFUTED = 1, 2
-"""Stages of a window's value: linear program, and costs that constraint programming refutes."""
+RELAXED, INTEGER, REFUTED = 1, 2, 3
+"""Stages of a window's value: linear program, integer program, and costs that constraint programming refutes."""
 
-LONGEST = 3.0
-"""Most seconds of a linear program."""
+LONGEST = {RELAXED: 3.0, INTEGER: 1.0}
+"""Most seconds of a stage for one window."""
+
+WEIGHTY = 0.97
+"""Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
 
 STEP = 0.002
 """Relative distance from a plan's cost at which a bound is close enough for costs not to be refuted."""
@@ -154,10 +158,11 @@ class PricedBlock:
 
     def next_stage(self, a: int, b: int) -> int | None:
         """The stage to which the pair can be raised at these prices; None if there is none, or too little to gain."""
-        inner, value = len(self.block.window.inner), float(self.values[a, b])
+        inner = len(self.block.window.inner)
+        value = float(self.values[a, b])
         stage = int(self.stage[a, b]) + 1
         sized = inner > 0 and self._is_sized() and math.isfinite(value)
-        if not sized or stage > (REFUTED if inner <= LARGEST_EXACT else RELAXED):
+        if not sized or stage > (REFUTED if inner <= LARGEST_EXACT else INTEGER):
             return None
         close = STEP if stage == REFUTED else TIGHT
         return stage if self.possible_gain(a, b) > close * abs(value) else None
@@ -177,10 +182,12 @@ class PricedBlock:
         devices = len(price)
         if not self.is_searched():
             return self._relearned(price)
-        values, used = np.full((devices, devices), np.inf), np.zeros((devices, devices, devices))
+        values = np.full((devices, devices), np.inf)
+        used = np.zeros((devices, devices, devices))
         unknown = []
         for a, b in self.pairs():
-            cells, plan = self.block.window.cells(a, b), self.cheapest(a, b, price)
+            cells = self.block.window.cells(a, b)
+            plan = self.cheapest(a, b, price)
             values[cells], used[cells] = plan.cost(price), plan.taken
             if not math.isfinite(plan.length):
                 unknown.append(cells)
@@ -213,21 +220,16 @@ class PricedBlock:
         ceiling = self._ceiling(a, b)
         return max(0.0, ceiling - float(self.values[a, b])) if math.isfinite(ceiling) else 0.0
 
-    def raise_images(self, values: FloatArray, a: int, b: int) -> None:
-        """Raise a pair and its images in a table of bounds as far as they can rise."""
-        gain = self.possible_gain(a, b)
-        for first, last, _ in self._images_here(a, b):
-            values[self.block.window.cells(first, last)] += gain
-
     def priced(self, a: int, b: int) -> PricedWindow:
         """The window with its ends on two devices, and what is known of its cost."""
         cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
         return PricedWindow(self.block.window.fixed(a, b), cost, float(self.values[a, b]), self._ceiling(a, b))
 
-    def raise_pair(self, a: int, b: int, seconds: float) -> None:
-        """Solve the linear program of a pair within some seconds."""
-        value, taken = self._programmed(a, b, self.used[a, b].copy(), min(seconds, LONGEST))
-        self.learn(a, b, RELAXED, value, taken)
+    def raise_pair(self, a: int, b: int, stage: int, seconds: float, share: float) -> None:
+        """Raise a pair to a stage within some seconds, and a share of the time that the stage may take at most."""
+        most = min(seconds, LONGEST[stage] * (1.0 if stage == RELAXED else share))
+        value, taken = self._programmed(a, b, stage, self.used[a, b].copy(), most)
+        self.learn(a, b, stage, value, taken)
 
     def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
         """Record a bound of a stage, and the bytes of its point, for a pair and its images at these prices."""
@@ -256,7 +258,7 @@ class PricedBlock:
                 first = moved[0] if self.block.window.entry else a
                 yield first, moved[-1] if self.block.window.exit else b, image
 
-    def _programmed(self, a: int, b: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
+    def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
         """The bound of the window's program with prices in the objective, and the bytes of its point."""
         ceiling = self._ceiling(a, b)
         if not math.isfinite(ceiling):  # missing links: no plan to begin from
@@ -266,28 +268,56 @@ class PricedBlock:
         if not builder.possible:
             return ceiling, taken
         program = builder.build()
-        cost, there = program.linear.cost.copy(), np.flatnonzero(program.x[:, 0] >= 0)
+        cost = program.linear.cost.copy()
+        there = np.flatnonzero(program.x[:, 0] >= 0)
         cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
         linear = replace(program.linear, cost=cost)
-        relaxed = minimise(linear, seconds)
-        if relaxed is None:
-            return 0.0, taken
-        rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
-        value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
-        taken = (self._least[there][:, None] * relaxed.point[program.x[there]]).sum(axis=0)
-        return min(value * program.scale, ceiling), taken
+        if stage == RELAXED:
+            relaxed = minimise(linear, seconds)
+            if relaxed is None:
+                return 0.0, taken
+            rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
+            value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
+            return min(value * program.scale, ceiling), self._taken(relaxed.point, program)
+        whole = self._weighty(program, there)
+        found = least_whole(linear, whole, program.times, ceiling / program.scale, seconds)
+        if found.point is not None:
+            taken = self._taken(found.point, program)
+        return found.bound * program.scale, taken
+
+    def _taken(self, point: FloatArray, program: WindowProgram) -> FloatArray:
+        """Bytes that a point of the program takes on every device."""
+        there = np.flatnonzero(program.x[:, 0] >= 0)
+        return np.asarray((self._least[there][:, None] * point[program.x[there]]).sum(axis=0))
+
+    def _weighty(self, program: WindowProgram, there: IntArray) -> BoolArray:
+        """Columns that stay whole: those of the operators that hold most of the time and of the bytes' price.
+
+        Any choice gives a bound. Small operators follow large ones in most windows, so dividing at them gains little.
+        """
+        seconds = np.where(self._usable, self.block.window.arrays.seconds, np.inf).min(axis=1)
+        weight = (seconds + self._least * float(self.price.max()))[there]
+        order = np.argsort(-weight, kind="stable")
+        most = 1 + int(np.searchsorted(np.cumsum(weight[order]), WEIGHTY * float(weight.sum())))
+        whole = program.whole.copy()
+        whole[program.x[there[order[most:]]]] = False
+        return whole
 
     def search(self, a: int, b: int, price: FloatArray) -> None:
         """Search a cheaper plan of the pair at some prices by annealing."""
-        arrays, known = self.block.window.fixed(a, b), self.cheapest(a, b, price)
+        arrays = self.block.window.fixed(a, b)
+        known = self.cheapest(a, b, price)
         count, least = len(known.device), known.cost(price)
         net, owner = with_shadows(arrays, self.bytes[:, None] * price)
         order = np.concatenate([order_for(arrays, known.device), count + np.arange(len(owner))])
-        device, ties = np.concatenate([known.device, known.device[owner]]), np.concatenate([np.arange(count), owner])
-        plan, rng = counted_plan(net, order, device, ties), np.random.default_rng((len(self._known_plans(a, b)), a, b))
+        device = np.concatenate([known.device, known.device[owner]])
+        ties = np.concatenate([np.arange(count), owner])
+        plan = counted_plan(net, order, device, ties)
+        rng = np.random.default_rng((len(self._known_plans(a, b)), a, b))
         moves = max(1, min(CHUNK_WORK // (len(net.seconds) + len(net.source)), MOST_MOVES * count))
         heats = least * np.geomspace(HEAT, LAST_HEAT, CHUNKS * moves)
-        best_order, best_device = np.empty_like(order), np.empty_like(device)
+        best_order = np.empty_like(order)
+        best_device = np.empty_like(device)
         for heat in np.split(heats, CHUNKS):
             anneal(net, plan, rng.random((moves, DRAWS)), heat, best_order, best_device)
             device = best_device[:count].copy()
@@ -308,20 +338,24 @@ class PricedBlock:
     def keep(self, a: int, b: int, length: float, device: IntArray) -> None:
         """Keep a plan: it is a ceiling at any prices."""
         for first, last, image in self._images(a, b):
-            there = image[device]
-            taken = np.bincount(there, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
-            self._known_plans(first, last).append(KnownPlan(length, taken, there))
+            self._known_plans(first, last).append(self._known(length, image[device]))
 
     def _known_plans(self, a: int, b: int) -> list[KnownPlan]:
         if (a, b) not in self._plans:
-            self._plans[a, b] = []
-            arrays = self.block.window.fixed(a, b)
+            arrays, plans = self.block.window.fixed(a, b), list[KnownPlan]()
             order = order_of_graph(arrays)
             for k in range(len(self.price)):
                 alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
-                taken = np.bincount(alone, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
-                self._plans[a, b].append(KnownPlan(plan_of(arrays, order, alone).makespan, taken, alone))
+                plans.append(self._known(plan_of(arrays, order, alone).makespan, alone))
+            listed = None if any(math.isfinite(plan.length) for plan in plans) else list_plan(arrays)
+            if listed is not None:  # links are missing, and it goes round them
+                plans.append(self._known(listed.makespan, listed.device))
+            self._plans[a, b] = plans
         return self._plans[a, b]
+
+    def _known(self, length: float, device: IntArray) -> KnownPlan:
+        taken = np.bincount(device, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
+        return KnownPlan(length, taken, device)
 
 
 CHUNK_WORK = 6_000_000
@@ -342,9 +376,11 @@ def with_shadows(arrays: PlacementArrays, cost: FloatArray) -> tuple[PlacementAr
     count = len(arrays.seconds)
     owner = np.flatnonzero(cost.max(axis=1, initial=0.0) > 0.0)
     total, more = count + len(owner), (0, len(owner))
-    late, early = np.repeat(np.arange(count), np.diff(arrays.before_start)), arrays.before
+    late = np.repeat(np.arange(count), np.diff(arrays.before_start))
+    early = arrays.before
     if len(owner):
-        shadows, sinks = np.arange(count, total), np.flatnonzero(np.diff(arrays.after_start) == 0)
+        shadows = np.arange(count, total)
+        sinks = np.flatnonzero(np.diff(arrays.after_start) == 0)
         late = np.concatenate([late, np.full(len(sinks), count), shadows[1:]])
         early = np.concatenate([early, sinks, shadows[:-1]])
     larger = arrays._replace(

@@ -11,7 +11,6 @@ used; S[j] start; L length. Rows, for times divided by a scale:
 * ports of k: sum of the durations of all y leaving k <= L, and of all y entering k <= L (not under ``delay``)
 * S[j] >= S[i] + sum_k p x[i,k] + sum c z[f,k,q] along every flow, without c along other arcs;
   sum_k H[j,k] x[j,k] <= S[j];  S[j] + sum_k (p + T)[j,k] x[j,k] <= L
-* messages of one operator, or to one operator, take turns (:mod:`.turns`)
 
 Proof: the 0/1 point of a schedule, with S its starts, satisfies every row. Loads of devices and ports fit into the
 window's length, and operators of a device run between its least head and L minus its least tail. Under
@@ -95,7 +94,9 @@ def branches_of(window: Window) -> Branches:
     order = first + np.argsort(labels[first:last], kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else []
     shared = _shared_tensors(window, np.where(inner, labels, -1))
-    kept, times, leader = np.ones(count, dtype=bool), np.ones(count), np.arange(count, dtype=np.int64)
+    kept = np.ones(count, dtype=bool)
+    times = np.ones(count)
+    leader = np.arange(count, dtype=np.int64)
     groups: dict[bytes, list[IntArray]] = {}
     for part in parts:
         groups.setdefault(_signature(window, part, shared), []).append(part)
@@ -150,6 +151,8 @@ class WindowProgram:
     ----------
     linear
         Rows and columns; the upper bound of a column that has to be 0 is 0.
+    whole, times
+        Columns with whole values in every schedule, and columns that are times, at most the ceiling.
     x
         Columns of operators on devices, -1 for operators represented by another branch. Shape (operators, devices).
     scale
@@ -159,6 +162,8 @@ class WindowProgram:
     """
 
     linear: LinearProgram
+    whole: BoolArray
+    times: BoolArray
     x: IntArray
     scale: float
     ceiling: float
@@ -191,7 +196,8 @@ class Builder:
         most = ceiling * (1.0 + SUMMATION)
         self.usable = self.reach.heads + self.arrays.seconds + self.reach.tails <= most
         self.possible = bool(self.usable.any(axis=1).all())
-        self.lower_bound, self.ceiling = lower_bound / self.scale, ceiling / self.scale
+        self.lower_bound = lower_bound / self.scale
+        self.ceiling = ceiling / self.scale
         self.p = np.where(self.usable, self.arrays.seconds, 0.0) / self.scale
         self.heads = np.where(self.usable, self.reach.heads, 0.0) / self.scale
         self.tails = np.where(self.usable, self.reach.tails, 0.0) / self.scale
@@ -216,7 +222,8 @@ class Builder:
         self.start[operators] = top + k + np.arange(len(operators))
         self.length = top + k + len(operators)
         seconds = durations(self.arrays)[self.flows]
-        source, target = self.arrays.source[self.flows], self.arrays.target[self.flows]
+        source = self.arrays.source[self.flows]
+        target = self.arrays.target[self.flows]
         before = np.where(self.usable, self.reach.heads + self.arrays.seconds, np.inf)[source]
         after = np.where(self.usable, self.arrays.seconds + self.reach.tails, np.inf)[target]
         linked = before[:, :, None] + seconds + after[:, None, :] <= self.ceiling * self.scale * (1.0 + SUMMATION)
@@ -226,6 +233,12 @@ class Builder:
         self.upper[self.z] = linked
         self.upper[self.start[operators]] = self.ceiling
         self.upper[self.length] = self.ceiling
+        self.times = np.zeros(self.length + 1, dtype=bool)
+        self.times[self.start[operators]] = True
+        self.times[self.length] = True
+        self.whole = np.zeros(self.length + 1, dtype=bool)
+        self.whole[self.x[operators]] = True
+        self.whole[self.u] = True
 
     def _tensor_columns(self, top: int) -> tuple[IntArray, int]:
         """Port columns of every flow; the flows of a tensor that is sent once share them."""
@@ -278,7 +291,8 @@ class Builder:
             return
         _, first = np.unique(self.y.reshape(len(self.flows), -1)[:, 0], return_index=True)
         load = self._load(first)
-        sends, receives = self.most.open(np.zeros(self.devices)), self.most.open(np.zeros(self.devices))
+        sends = self.most.open(np.zeros(self.devices))
+        receives = self.most.open(np.zeros(self.devices))
         self.most.put(sends[None, :, None], self.y[first], load)
         self.most.put(receives[None, None, :], self.y[first], load)
         for rows in (sends, receives):
@@ -327,7 +341,7 @@ class Builder:
         cost = column_alone(self.length, columns)
         rows = (*self.equal.matrix(columns), *self.most.matrix(columns))
         linear = LinearProgram(cost, *rows, self.lower_bound * cost, self.upper)
-        return WindowProgram(linear, self.x, self.scale, self.ceiling)
+        return WindowProgram(linear, self.whole, self.times, self.x, self.scale, self.ceiling)
 
 
 def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
