@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -134,12 +134,10 @@ class ClusterRun:
 
     def explain(self) -> str:
         """What was measured, in sentences."""
-        equal = ""
-        if self.difference is not None:
-            within = f"within {self.difference:.1e}" if self.difference else "bit for bit"
-            equal = f", with the outputs of the whole model {within}"
+        within = f"within {self.difference:.1e}" if self.difference else "bit for bit"
         if self.difference == math.inf:
-            equal = ", with outputs that are not those of the whole model"
+            within = "not even closely"
+        equal = "" if self.difference is None else f", with the outputs of the whole model {within}"
         lines = [f"{len(self.outputs)} of {self.inputs} inputs were finished{equal}."]
         lines += [f"{taken} took over from {lost}." for lost, taken in self.moved.items()]
         lines += [f"The run ended early: {self.reason}."] if self.reason else []
@@ -147,19 +145,6 @@ class ClusterRun:
         if worst is not None and worst.off is not None:
             lines.append(f"The prediction that was off most: {worst.what}, by {worst.off:+.1%}.")
         return "\n".join([*lines, *([self.better] if self.better else [])])
-
-
-def steady(moments: Sequence[float]) -> float:
-    """Seconds between two results once the pipeline is full.
-
-    Examples
-    --------
-    >>> steady([0.0, 5.0, 6.0, 7.0, 8.0])
-    1.0
-    """
-    ends = sorted(moments)
-    first = min(int(WARMING * len(ends)), max(0, len(ends) - 2))
-    return (ends[-1] - ends[first]) / max(1, len(ends) - 1 - first)
 
 
 def per_input(timeline: Timeline, *, together: bool = False) -> dict[str, float]:
@@ -192,7 +177,7 @@ def compared(
     judged = problem.evaluate(solution)  # type: ignore[arg-type]
     predicted: dict[str, float | None] = {}
     if judged.timeline is not None:
-        predicted |= per_input(judged.timeline, together=plan.alone and plan.links is None)
+        predicted |= per_input(judged.timeline, together=plan.links is None and getattr(problem, "load", "") == "sum")
         predicted |= {f"{MEMORY}{name}": float(most) for name, most in problem.memory_by_device(solution).items()}
         predicted[LATENCY] = judged.timeline.end
     if isinstance(judged.details, PipelineDetails):
@@ -204,12 +189,12 @@ def compared(
     begins, ends = np.full(len(numbers), np.inf), np.zeros(len(numbers))
     np.minimum.at(begins, place, timeline.activities.start)
     np.maximum.at(ends, place, timeline.activities.end)
+    full = int(WARMING * len(numbers))
     if len(numbers) > 1 and not plan.one_by_one:
-        measured[BETWEEN] = steady(ends.tolist())
+        measured[BETWEEN] = float(np.mean(np.diff(np.sort(ends)[full:])))
         measured[PER_SECOND] = 1.0 / measured[BETWEEN]
     elif len(numbers):
-        latency = (ends - begins).tolist()
-        measured[LATENCY] = statistics.median(latency[int(WARMING * len(latency)) :])
+        measured[LATENCY] = float(np.median((ends - begins)[full:]))
     measured |= {what: value for what, value in per_input(timeline).items() if value > 0.0}
     measured |= {f"{MEMORY}{name}": float(most) for name, most in carried.memory_bytes.items()}
     return tuple(Row(what, predicted.get(what), value) for what, value in measured.items())
@@ -272,7 +257,7 @@ def with_measured_times(
     gain = 1.0 - float(found.objective) / float(kept.objective)
     if gain < 0.01:
         return "With the measured times this plan is still the best that is known, within 1 %."
-    words = "another placement"
-    if isinstance(found.solution, Stages):
-        words = "; ".join(f"{stage.device}: {len(stage.operators)} operators" for stage in found.solution.stages)
-    return f"With the measured times the best plan is {words}: {gain:.0%} faster."
+    placed = found.plan.devices_by_operator().values()
+    counts = Counter(device for devices in placed for device in devices)
+    words = ", ".join(f"{count} operators on {device}" for device, count in counts.items())
+    return f"With the measured times the best plan has {words}: {gain:.0%} faster."

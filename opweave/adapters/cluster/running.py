@@ -80,10 +80,9 @@ def run(
     EngineError
         When a worker lacks a package or refuses its part of the model.
     """
-    if isinstance(result, Result):
-        asked, solution = problem or result.answers, result.plan
-    else:
-        asked, solution = problem, result
+    asked, solution = problem, result.plan if isinstance(result, Result) else result
+    if asked is None and isinstance(result, Result):
+        asked = result.answers
     if not isinstance(asked, Pipeline | Placement):
         raise InvalidInputError("only pipelines and placements can be carried out; pass one of them as problem=")
     planned = asked.play(solution)
@@ -97,10 +96,11 @@ def run(
         """The lost device if it has come back, or an unused one that the problem allows."""
         nonlocal solution
         for device in (lost, *asked.cluster.device_index):
-            moved, free = replaced(solution, lost, device), replaced(solution, device, "") == solution
-            if device in there and (free or device == lost) and asked.evaluate(moved).feasible:  # type: ignore[arg-type]
-                solution = moved
-                return device, cut(moved)
+            moved = replaced(solution, lost, device)
+            free = device == lost or device not in plan.devices
+            if device in there and free and asked.evaluate(moved).feasible:  # type: ignore[arg-type]
+                solution, found = moved, cut(moved)
+                return device, found
         return None
 
     carried, plan = carry_out(
@@ -118,9 +118,7 @@ def run(
     for index, found in carried.outputs.items():
         theirs = session.run(list(plan.outputs), dict(feeds[index]))
         apart.append(_difference(found, dict(zip(plan.outputs, theirs, strict=True))))
-    better = None
-    if carried.reason is None:
-        better = with_measured_times(asked, solution, rows, RESOLVE_SECONDS)
+    better = None if carried.reason else with_measured_times(asked, solution, rows, RESOLVE_SECONDS)
     return ClusterRun(
         rows,
         carried.outputs,
