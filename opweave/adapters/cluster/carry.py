@@ -43,7 +43,7 @@ class Carried:
     outputs
         The model's outputs of every input that was finished, by its number.
     events
-        What every device did for them, in seconds of this machine's clock.
+        What every device did, in seconds of this machine's clock.
     memory_bytes
         By how much the memory of every worker grew.
     moved
@@ -126,7 +126,6 @@ class _Team:
         self.workers, self.plan, self.found = workers, plan, found
         self.stations: dict[str, Any] = {}
         self.ahead: dict[str, float] = {}
-        self.events: list[tuple[str, Event]] = []
 
     def open(self, feeds: Sequence[Tensors], threads: int) -> None:
         """Send parts and inputs to the workers that need them, and open them.
@@ -170,7 +169,7 @@ class _Team:
         LostError
             When a worker is gone, a part fails, or nothing comes out.
         """
-        outputs, one_by_one = self.found.outputs, self.plan.one_by_one
+        outputs, grown, one_by_one = self.found.outputs, self.found.memory_bytes, self.plan.one_by_one
         partial: dict[int, Tensors] = {index: {} for index in range(count) if index not in outputs}
         entered: set[int] = set()
         latest = time.time()
@@ -179,13 +178,21 @@ class _Team:
                 entered = set(list(partial)[:1] if one_by_one else partial)
                 self._all("enter", sorted(entered))
             time.sleep(PAUSE)
-            found = self._all("news", seconds=patience)
-            for index, tensors in [result for device, news in found.items() for result in self._kept(device, news)]:
-                partial[index].update(tensors)
-                if len(partial[index]) == len(self.plan.outputs):
-                    outputs[index], latest = partial.pop(index), time.time()
-                    if progress is not None:
-                        progress(len(outputs), count)
+            found: dict[str, News] = self._all("news", seconds=patience)
+            for device, news in found.items():
+                ahead = self.ahead[device]
+                for each in news.events:
+                    event = replace(each, begin=each.begin - ahead, end=each.end - ahead)
+                    self.found.events.append((device, event))
+                grown[device] = max(grown.get(device, 0), news.grown)
+                for index, tensors in news.results:
+                    partial[index].update(tensors)
+                    if len(partial[index]) == len(self.plan.outputs):
+                        outputs[index], latest = partial.pop(index), time.time()
+                        if progress is not None:
+                            progress(len(outputs), count)
+            for trouble in filter(None, (news.trouble for news in found.values())):
+                raise self.workers.loss(SECONDS_TO_LOOK) or LostError(trouble)
             if time.time() - latest > patience:
                 doing = "; ".join(f"{device!r} is {news.doing}" for device, news in found.items())
                 raise LostError(f"nothing came out for {patience:.0f} s: {doing}")
@@ -197,7 +204,6 @@ class _Team:
                 station.close().result(timeout=SECONDS_TO_CLOSE)
             except Exception as error:  # it may be lost
                 logger.debug("station %s did not close: %s", device, error)
-        self.found.events += [row for row in self.events if row[1].index in self.found.outputs]
 
     def _all(self, what: str, *given: object, seconds: float = SECONDS_TO_ANSWER) -> dict[str, Any]:
         """Call a method of all stations."""
@@ -206,21 +212,6 @@ class _Team:
         except RuntimeError as error:  # of a station that is known to be lost
             raise self.workers.loss(SECONDS_TO_LOOK) or LostError(str(error)) from None
         return self.workers.answers(futures, seconds)
-
-    def _kept(self, device: str, news: News) -> list[tuple[int, Tensors]]:
-        """Note what a station did, on this machine's clock; its results.
-
-        Raises
-        ------
-        LostError
-            When it is in trouble.
-        """
-        ahead, grown = self.ahead[device], self.found.memory_bytes
-        self.events += [(device, replace(each, begin=each.begin - ahead, end=each.end - ahead)) for each in news.events]
-        grown[device] = max(grown.get(device, 0), news.grown)
-        if news.trouble is not None:
-            raise self.workers.loss(SECONDS_TO_LOOK) or LostError(news.trouble)
-        return news.results
 
 
 def _ahead(station: Any) -> float:

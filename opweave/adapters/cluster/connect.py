@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError
@@ -64,18 +64,15 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
         raise SolverNotAvailableError("clusters need a package; to get it: pip install 'opweave[dask]'") from None
     if (scheduler is None) == (local is None):
         raise InvalidInputError("give either the address of a scheduler or a number of local workers")
-    if scheduler is not None:
+    names = [f"worker-{number}" for number in range(local)] if isinstance(local, int) else local or ()
+    with ExitStack() as stack:
+        target = stack.enter_context(_local(names)) if scheduler is None else scheduler
         try:
-            client = Client(scheduler, timeout=SECONDS_TO_JOIN, direct_to_workers=True)
+            client = stack.enter_context(Client(target, timeout=SECONDS_TO_JOIN, direct_to_workers=True))
         except (OSError, ValueError) as error:
             raise EngineError(
                 f"no scheduler answers at {scheduler!r}: {error or 'timed out'}; start one with 'dask scheduler'"
             ) from None
-        with client:
-            yield client
-        return
-    names = [f"worker-{number}" for number in range(local)] if isinstance(local, int) else list(local or ())
-    with _local(names) as cluster, Client(cluster, direct_to_workers=True) as client:
         yield client
 
 
@@ -158,17 +155,14 @@ class Workers:
             found[name] = {**row, "address": address}
         return found
 
-    def loss(self, seconds: float = 0.0) -> LostError | None:
-        """The first worker that is no longer where it was; the scheduler may hear of that some seconds late."""
-        until = time.time() + seconds
-        while True:
-            left = self.there()
-            for name, row in self.about.items():
-                if name not in left or left[name]["address"] != row["address"]:
-                    return LostError(f"the worker of {name!r} is gone", name)
-            if time.time() >= until:
-                return None
-            time.sleep(0.1)
+    def loss(self, wait: float = 0.0) -> LostError | None:
+        """The first worker that is no longer where it was; the scheduler may hear of that a little late."""
+        time.sleep(wait)
+        left = self.there()
+        for name, row in self.about.items():
+            if name not in left or left[name]["address"] != row["address"]:
+                return LostError(f"the worker of {name!r} is gone", name)
+        return None
 
     def answers(self, futures: Mapping[str, Any], seconds: float = SECONDS_TO_ANSWER) -> dict[str, Any]:
         """What workers answer, by name.
@@ -216,7 +210,7 @@ class Workers:
         """
         futures = {}
         for name, row in self.about.items():
-            arguments = () if given is None else given[name]
+            arguments = given[name] if given else ()
             futures[name] = self.client.submit(question, *arguments, workers=[row["address"]], pure=False, **options)
         return self.answers(futures)
 

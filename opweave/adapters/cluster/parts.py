@@ -107,7 +107,7 @@ def plan_of(
         later = range(number + 1, min(number + 2, len(pieces)) if chain else len(pieces))
         routes = {k: tuple(name for name in needs[k] if chain or home[name] == number) for k in later}
         routes[RESULT] = tuple(name for name in whole.outputs if home.get(name) == number)
-        here = tuple(name for name in piece.inputs if name not in home)
+        given = outside if number == 0 else ()
         parts.append(
             Part(
                 number=number,
@@ -115,7 +115,7 @@ def plan_of(
                 model=files[number],
                 inputs=piece.inputs,
                 outputs=piece.outputs,
-                given=outside if outside and number == 0 else here,
+                given=given or tuple(name for name in piece.inputs if name not in home),
                 needs=frozenset(needs[number]),
                 routes={target: names for target, names in routes.items() if names},
                 seconds=None if emulate is None else sum(problem.known_seconds[op][device] for op in operators),

@@ -129,11 +129,10 @@ def probe(
         notes[name] = (
             f"memory that is free on {row['host']}, for {beside} workers; this one has {row['nthreads']} threads"
         )
-    links, settings = dict[str, Any](), dict[str, str]()
-    if len(devices) > 1:
-        links, how, settings = _links(client, list(workers.about), sizes)
-        notes |= how
-    return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes), **links), costs, settings)
+    if len(devices) < 2:
+        return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes)), costs, {})
+    links, how, settings = _links(client, list(workers.about), sizes)
+    return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes | how), **links), costs, settings)
 
 
 def _free_bytes() -> int:
@@ -216,8 +215,8 @@ def _links(
     for pair, (_, seconds, spread) in found.items():
         at = names.index(pair[0]), names.index(pair[1])
         latencies[at], rates[at] = fitted(sizes, delays[pair] if busy > BUSY else seconds)
-        took = f"{seconds[-1]:.3g} s for {sizes[-1]:,} bytes"
-        notes[" to ".join(pair)] = f"{took}, one pair at a time (spread {np.median(spread):.0%})"
+        took = f"{seconds[-1]:.3g} s for {sizes[-1]:,} bytes, one pair at a time"
+        notes[" to ".join(pair)] = f"{took} (spread {np.median(spread):.0%})"
     fields: dict[str, Any] = {"latency": latencies.tolist()}
     if busy > BUSY or slower < SHARED:
         return {**fields, "bandwidth": rates.tolist()}, notes, {"load": "sum"} if busy > BUSY else {}
@@ -229,15 +228,14 @@ def _timed(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[in
 
     For each chain, by size: seconds between two inputs, and median seconds of a message, with their spread.
     """
-    plan, began, count = _chained(chains), time.time(), FEWEST
-    while True:
+    plan, began = _chained(chains), time.time()
+    for count in (FEWEST, MESSAGES):
         feeds = [{"size": np.array([size])} for size in sizes for _ in range(count)]
         carried, _ = carry_out(client, plan, feeds, patience=STALLED)
         if carried.reason is not None:
             raise EngineError(f"the probe of {' and '.join(map(' to '.join, chains))} ended: {carried.reason}")
-        if count == MESSAGES or time.time() - began > QUICK:
+        if time.time() - began > QUICK:
             break
-        count = MESSAGES
     ends, took = np.zeros((2, len(plan.parts), len(feeds)))
     for _, event in carried.events:
         if event.target is None:

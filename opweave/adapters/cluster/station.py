@@ -192,8 +192,7 @@ class Station:
 
     async def news(self) -> News:
         """What has happened since it was last asked."""
-        what, since = self.doing
-        doing = f"{what} for {time.time() - since:.0f} s"
+        doing = f"{self.doing[0]} for {time.time() - self.doing[1]:.0f} s"
         found = News(self.results, self.events, self.trouble, doing, resident_bytes() - self.bytes)
         self.results, self.events = [], []
         return found
