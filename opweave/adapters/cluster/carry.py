@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from opweave.adapters.cluster.connect import LostError, addresses, answers, ask, assigned, check_workers, loss
+from opweave.adapters.cluster.connect import SECONDS_TO_ANSWER, SECONDS_TO_LOOK, LostError, Workers
 from opweave.adapters.cluster.parts import Plan
 from opweave.adapters.cluster.station import Event, News, Station, Tensors
 
@@ -20,14 +20,14 @@ logger = logging.getLogger("opweave")
 PATIENCE = 30.0
 """Seconds without any result after which a run ends."""
 
-ATTEMPTS = 3
-"""Losses of a worker in a row, without one more input, after which a run ends: its part may not fit."""
+ATTEMPTS = 10
+"""Losses of a worker after which a run ends: a part may not fit."""
 
-SECONDS_TO_RETURN = 10
-"""Seconds in which a lost worker may come back."""
+SECONDS_TO_RETURN, SECONDS_TO_CLOSE = 10, 5
+"""Seconds in which a lost worker may come back, and in which a station must have ended."""
 
-PAUSE, SHORT_PAUSE = 0.25, 0.05
-"""Seconds between two questions for news, which take a little of a worker's time; and if inputs wait for the answer."""
+PAUSE = 0.1
+"""Seconds between two questions for news, which take a little of a worker's time."""
 
 Observer = Callable[[int, int], None]
 Spare = Callable[[str, Sequence[str]], tuple[str, Plan] | None]
@@ -43,7 +43,7 @@ class Carried:
     outputs
         The model's outputs of every input that was finished, by its number.
     events
-        What every device did for them, in seconds of this machine's clock.
+        What every device did, in seconds of this machine's clock.
     memory_bytes
         By how much the memory of every worker grew.
     moved
@@ -90,22 +90,25 @@ def carry_out(
     EngineError
         When a worker lacks a package or memory, or refuses its part.
     """
-    found, fruitless = Carried(), 0
-    while len(found.outputs) < len(feeds):
-        before = len(found.outputs)
-        team = _Team(client, plan, found)
+    found = Carried()
+    for _ in range(ATTEMPTS):
+        found.reason = None
+        team = _Team(Workers(client, plan.devices), plan, found)
         try:
             team.open(feeds, threads)
             team.work(len(feeds), patience, progress)
+            break
         except LostError as lost:
-            fruitless = 0 if len(found.outputs) > before else fruitless + 1
-            taken = None
-            if lost.device and spare is not None and fruitless < ATTEMPTS:
-                taken = _successor(client, lost.device, spare)
-            if taken is None and not lost.device and not found.outputs:
+            found.reason = f"{lost}; {len(found.outputs)} of {len(feeds)} inputs were finished"
+            if not lost.device and not found.outputs:
                 raise
+            taken = None
+            for _ in range(SECONDS_TO_RETURN if lost.device and spare is not None else 0):
+                time.sleep(1.0)
+                taken = None if spare is None else spare(lost.device, list(team.workers.there()))
+                if taken is not None:
+                    break
             if taken is None:
-                found.reason = f"{lost}; {len(found.outputs)} of {len(feeds)} inputs were finished"
                 break
             device, plan = taken
             if device != lost.device:
@@ -116,25 +119,13 @@ def carry_out(
     return found, plan
 
 
-def _successor(client: Client, lost: str, spare: Spare) -> tuple[str, Plan] | None:
-    """The device that takes over, once there is one; the worker may be back under its name soon."""
-    for _ in range(SECONDS_TO_RETURN):
-        taken = spare(lost, list(addresses(client)))
-        if taken is not None:
-            return taken
-        time.sleep(1.0)
-    return None
-
-
 class _Team:
     """The stations of one attempt."""
 
-    def __init__(self, client: Client, plan: Plan, found: Carried) -> None:
-        self.client, self.plan, self.found = client, plan, found
-        self.where = assigned(client, plan.devices)
+    def __init__(self, workers: Workers, plan: Plan, found: Carried) -> None:
+        self.workers, self.plan, self.found = workers, plan, found
         self.stations: dict[str, Any] = {}
-        self.ahead = dict.fromkeys(plan.devices, 0.0)
-        self.events: list[tuple[str, Event]] = []
+        self.ahead: dict[str, float] = {}
 
     def open(self, feeds: Sequence[Tensors], threads: int) -> None:
         """Send parts and inputs to the workers that need them, and open them.
@@ -146,9 +137,9 @@ class _Team:
         EngineError
             When a worker lacks a package or memory.
         """
-        todo = [index for index in range(len(feeds)) if index not in self.found.outputs]
         plan, loads, needed = self.plan, {}, {}
-        for device in self.where:
+        todo = [index for index in range(len(feeds)) if index not in self.found.outputs]
+        for device in plan.devices:
             own = [part for part in plan.parts if device in part.devices]
             inputs = {
                 index: {name: feeds[index][name] for part in own if part.turn(index) == device for name in part.given}
@@ -158,13 +149,15 @@ class _Team:
             loads[device] = parts, inputs
             needed[device] = sum(len(part.model) for part in own)
             needed[device] += sum(each.nbytes for row in inputs.values() for each in row.values())
-        check_workers(self.client, self.where, needed)
+        self.workers.check_room(needed)
         given = {}
-        for device, address in self.where.items():
-            load = self.client.scatter([loads[device]], workers=[address], direct=True, hash=False)[0]
-            given[device] = device, load, threads, None if plan.links is None else plan.links[device], plan.alone
-        self.stations = ask(self.client, self.where, Station, given, actor=True)
-        self.ahead = {device: self._ahead(device) for device in self.stations}
+        for device, row in self.workers.about.items():
+            load = self.workers.client.scatter([loads[device]], workers=[row["address"]], direct=True, hash=False)[0]
+            links = None if plan.links is None else plan.links[device]
+            given[device] = device, load, threads, links, plan.alone
+        self.stations = self.workers.ask(Station, given, actor=True)
+        for device, station in self.stations.items():
+            self.ahead[device] = _ahead(station)
         shared = self.stations[plan.devices[0]] if plan.shared else None
         self._all("open", self.stations, shared)
 
@@ -174,69 +167,57 @@ class _Team:
         Raises
         ------
         LostError
-            When a worker is gone, or a part fails.
+            When a worker is gone, a part fails, or nothing comes out.
         """
-        outputs, one_by_one = self.found.outputs, self.plan.one_by_one
+        outputs, grown, one_by_one = self.found.outputs, self.found.memory_bytes, self.plan.one_by_one
         partial: dict[int, Tensors] = {index: {} for index in range(count) if index not in outputs}
+        entered: set[int] = set()
         latest = time.time()
-        self._all("enter", list(partial)[:1] if one_by_one else list(partial))
         while partial:
-            time.sleep(SHORT_PAUSE if one_by_one else PAUSE)
-            doing = {}
-            for device, news in answers(self.client, self.where, self._called("news"), patience):
-                self._keep(device, news)
-                what, since = news.doing
-                doing[device] = f"{device!r} has been {what} for {time.time() - since + self.ahead[device]:.0f} s"
+            if not entered & partial.keys():
+                entered = set(list(partial)[:1] if one_by_one else partial)
+                self._all("enter", sorted(entered))
+            time.sleep(PAUSE)
+            found: dict[str, News] = self._all("news", seconds=patience)
+            for device, news in found.items():
+                ahead = self.ahead[device]
+                for each in news.events:
+                    event = replace(each, begin=each.begin - ahead, end=each.end - ahead)
+                    self.found.events.append((device, event))
+                grown[device] = max(grown.get(device, 0), news.grown)
                 for index, tensors in news.results:
                     partial[index].update(tensors)
                     if len(partial[index]) == len(self.plan.outputs):
                         outputs[index], latest = partial.pop(index), time.time()
-                        if one_by_one:
-                            self._all("enter", list(partial)[:1])
                         if progress is not None:
                             progress(len(outputs), count)
+            for trouble in filter(None, (news.trouble for news in found.values())):
+                raise self.workers.loss(SECONDS_TO_LOOK) or LostError(trouble)
             if time.time() - latest > patience:
-                raise LostError(f"nothing came out for {patience:.0f} s: {'; '.join(doing.values())}")
+                doing = "; ".join(f"{device!r} is {news.doing}" for device, news in found.items())
+                raise LostError(f"nothing came out for {patience:.0f} s: {doing}")
 
     def close(self) -> None:
-        """Collect what the stations noted last, and end them."""
+        """End the stations."""
         for device, station in self.stations.items():
             try:
-                if self.where[device] in addresses(self.client).values():
-                    self._keep(device, station.close().result(timeout=5))
-            except Exception as error:
+                station.close().result(timeout=SECONDS_TO_CLOSE)
+            except Exception as error:  # it may be lost
                 logger.debug("station %s did not close: %s", device, error)
-        self.found.events += [row for row in self.events if row[1].index in self.found.outputs]
 
-    def _called(self, what: str, *given: object) -> dict[str, Any]:
-        """Answers of all stations that are to come."""
+    def _all(self, what: str, *given: object, seconds: float = SECONDS_TO_ANSWER) -> dict[str, Any]:
+        """Call a method of all stations."""
         try:
-            return {device: getattr(station, what)(*given) for device, station in self.stations.items()}
+            futures = {device: getattr(station, what)(*given) for device, station in self.stations.items()}
         except RuntimeError as error:  # of a station that is known to be lost
-            raise loss(self.client, self.where, str(error)) from None
+            raise self.workers.loss(SECONDS_TO_LOOK) or LostError(str(error)) from None
+        return self.workers.answers(futures, seconds)
 
-    def _all(self, what: str, *given: object) -> dict[str, Any]:
-        """Answers of all stations."""
-        return dict(answers(self.client, self.where, self._called(what, *given), 60.0))
 
-    def _keep(self, device: str, news: News) -> None:
-        """Note what a station did, on this machine's clock.
-
-        Raises
-        ------
-        LostError
-            When it is in trouble.
-        """
-        ahead, grown = self.ahead[device], self.found.memory_bytes
-        self.events += [(device, replace(each, begin=each.begin - ahead, end=each.end - ahead)) for each in news.events]
-        grown[device] = max(grown.get(device, 0), news.grown)
-        if news.trouble is not None:
-            raise loss(self.client, self.where, news.trouble)
-
-    def _ahead(self, device: str) -> float:
-        """By how much a worker's clock is ahead of this one's; 0 if that is less than what an answer takes."""
-        before = time.time()
-        there = self.stations[device].now().result(timeout=60)
-        after = time.time()
-        offset = there - (before + after) / 2
-        return 0.0 if abs(offset) < after - before else offset
+def _ahead(station: Any) -> float:
+    """By how much a worker's clock is ahead of this one's; 0 if that is less than what an answer takes."""
+    before = time.time()
+    there = station.now().result(timeout=SECONDS_TO_ANSWER)
+    after = time.time()
+    offset = float(there - (before + after) / 2)
+    return 0.0 if abs(offset) < after - before else offset

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -134,12 +133,9 @@ class ClusterRun:
 
     def explain(self) -> str:
         """What was measured, in sentences."""
-        equal = ""
-        if self.difference is not None:
-            within = f"within {self.difference:.1e}" if self.difference else "bit for bit"
-            equal = f", with the outputs of the whole model {within}"
-        if self.difference == math.inf:
-            equal = ", with outputs that are not those of the whole model"
+        apart = "not even closely" if self.difference == math.inf else f"within {self.difference or 0.0:.1e}"
+        within = apart if self.difference else "bit for bit"
+        equal = "" if self.difference is None else f", with the outputs of the whole model {within}"
         lines = [f"{len(self.outputs)} of {self.inputs} inputs were finished{equal}."]
         lines += [f"{taken} took over from {lost}." for lost, taken in self.moved.items()]
         lines += [f"The run ended early: {self.reason}."] if self.reason else []
@@ -147,19 +143,6 @@ class ClusterRun:
         if worst is not None and worst.off is not None:
             lines.append(f"The prediction that was off most: {worst.what}, by {worst.off:+.1%}.")
         return "\n".join([*lines, *([self.better] if self.better else [])])
-
-
-def steady(moments: Sequence[float]) -> float:
-    """Seconds between two results once the pipeline is full.
-
-    Examples
-    --------
-    >>> steady([0.0, 5.0, 6.0, 7.0, 8.0])
-    1.0
-    """
-    ends = sorted(moments)
-    first = min(int(WARMING * len(ends)), max(0, len(ends) - 2))
-    return (ends[-1] - ends[first]) / max(1, len(ends) - 1 - first)
 
 
 def per_input(timeline: Timeline, *, together: bool = False) -> dict[str, float]:
@@ -172,16 +155,14 @@ def per_input(timeline: Timeline, *, together: bool = False) -> dict[str, float]
     """
     inputs = max(1, len(np.unique(timeline.activities.round)))
     found: dict[str, float] = {}
-    for resource, seconds, size in zip(
-        timeline.resources, busy_seconds(timeline).tolist(), moved_bytes(timeline), strict=True
-    ):
+    seconds, size = busy_seconds(timeline) / inputs, moved_bytes(timeline)
+    for row, resource in enumerate(timeline.resources):
         if resource.kind == "device" or together:
-            row = f"{resource.name}{COMPUTES}"
-            found[row] = found.get(row, 0.0) + seconds / inputs
-        if resource.kind in ("send_port", "channel"):
-            if not together:
-                found[f"{resource.name}{SENDS}"] = seconds / inputs
-            found[f"{resource.name}{SENDS}{BYTES}"] = size / inputs
+            what = f"{resource.name}{COMPUTES}"
+            found[what] = found.get(what, 0.0) + float(seconds[row])
+        elif resource.kind != "receive_port":
+            found[f"{resource.name}{SENDS}"] = float(seconds[row])
+            found[f"{resource.name}{SENDS}{BYTES}"] = size[row] / inputs
     return found
 
 
@@ -192,24 +173,23 @@ def compared(
     judged = problem.evaluate(solution)  # type: ignore[arg-type]
     predicted: dict[str, float | None] = {}
     if judged.timeline is not None:
-        predicted |= per_input(judged.timeline, together=plan.alone and plan.links is None)
+        predicted |= per_input(judged.timeline, together=plan.links is None and getattr(problem, "load", "") == "sum")
         predicted |= {f"{MEMORY}{name}": float(most) for name, most in problem.memory_by_device(solution).items()}
         predicted[LATENCY] = judged.timeline.end
-    if isinstance(judged.details, PipelineDetails):
-        details = judged.details
-        predicted[LATENCY] = details.latency_seconds
-        predicted |= {BETWEEN: details.bottleneck_seconds, PER_SECOND: details.inputs_per_second}
+    if isinstance(details := judged.details, PipelineDetails):
+        predicted |= {LATENCY: details.latency_seconds, PER_SECOND: details.inputs_per_second}
+        predicted[BETWEEN] = details.bottleneck_seconds
     measured: dict[str, float] = {}
     numbers, place = np.unique(timeline.activities.round, return_inverse=True)
     begins, ends = np.full(len(numbers), np.inf), np.zeros(len(numbers))
     np.minimum.at(begins, place, timeline.activities.start)
     np.maximum.at(ends, place, timeline.activities.end)
+    full = int(WARMING * len(numbers))
     if len(numbers) > 1 and not plan.one_by_one:
-        measured[BETWEEN] = steady(ends.tolist())
+        measured[BETWEEN] = float(np.mean(np.diff(np.sort(ends)[full:])))
         measured[PER_SECOND] = 1.0 / measured[BETWEEN]
     elif len(numbers):
-        latency = (ends - begins).tolist()
-        measured[LATENCY] = statistics.median(latency[int(WARMING * len(latency)) :])
+        measured[LATENCY] = float(np.median((ends - begins)[full:]))
     measured |= {what: value for what, value in per_input(timeline).items() if value > 0.0}
     measured |= {f"{MEMORY}{name}": float(most) for name, most in carried.memory_bytes.items()}
     return tuple(Row(what, predicted.get(what), value) for what, value in measured.items())
@@ -222,22 +202,17 @@ def measured_timeline(carried: Carried, plan: Plan, planned: Timeline) -> Timeli
     where = {(resource.kind, resource.name): row for row, resource in enumerate(resources)}
     recorder, first = Recorder(), min((event.begin for _, event in carried.events), default=0.0)
     for device, event in sorted(carried.events, key=lambda row: row[1].begin):
-        add = partial(
-            recorder.activity,
-            what=len(names.texts) + event.part,
-            start=event.begin - first,
-            end=event.end - first,
-            number=event.index,
-        )
-        if event.target is None:
-            add(ActivityKind.RUN, where["device", device])
+        begin, end, what, number = event.begin - first, event.end - first, len(names.texts) + event.part, event.index
+        if number not in carried.outputs:
             continue
-        port = where.get(("send_port", device), where.get(("channel", "channel")))
-        receive = where.get(("receive_port", plan.parts[event.target].turn(event.index)))
-        if port is not None and receive is not None:
-            row = recorder.rows
-            add(ActivityKind.SEND, port, size=event.bytes, twin=row + 1)
-            add(ActivityKind.RECEIVE, receive, size=event.bytes, twin=row)
+        if event.target is None:
+            recorder.activity(ActivityKind.RUN, where["device", device], what, begin, end, number=number)
+            continue
+        port = where.get(("channel", "channel"), where["send_port", device])
+        receive = where["receive_port", plan.parts[event.target].turn(number)]
+        size, row = event.bytes, recorder.rows
+        recorder.activity(ActivityKind.SEND, port, what, begin, end, size=size, number=number, twin=row + 1)
+        recorder.activity(ActivityKind.RECEIVE, receive, what, begin, end, size=size, number=number, twin=row)
     names = Names(texts, names.operators, names.tensors)
     return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes())
 
@@ -251,7 +226,7 @@ def with_measured_times(
 
     if problem.costs is None:
         return None
-    slower = {row.what: 1.0 + row.off for row in rows if row.off is not None and row.measured > 0.0}
+    slower = {row.what: row.measured / row.predicted for row in rows if row.predicted and row.measured}
     table = {
         operator: {device: took * slower.get(f"{device}{COMPUTES}", 1.0) for device, took in times.items()}
         for operator, times in problem.known_seconds.items()
@@ -272,7 +247,7 @@ def with_measured_times(
     gain = 1.0 - float(found.objective) / float(kept.objective)
     if gain < 0.01:
         return "With the measured times this plan is still the best that is known, within 1 %."
-    words = "another placement"
-    if isinstance(found.solution, Stages):
-        words = "; ".join(f"{stage.device}: {len(stage.operators)} operators" for stage in found.solution.stages)
-    return f"With the measured times the best plan is {words}: {gain:.0%} faster."
+    placed = found.plan.devices_by_operator().values()
+    counts = Counter(device for devices in placed for device in devices)
+    words = ", ".join(f"{count} operators on {device}" for device, count in counts.items())
+    return f"With the measured times the best plan has {words}: {gain:.0%} faster."

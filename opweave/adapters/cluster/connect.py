@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError
@@ -66,19 +64,15 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
         raise SolverNotAvailableError("clusters need a package; to get it: pip install 'opweave[dask]'") from None
     if (scheduler is None) == (local is None):
         raise InvalidInputError("give either the address of a scheduler or a number of local workers")
-    if scheduler is not None:
+    names = [f"worker-{number}" for number in range(local)] if isinstance(local, int) else local or ()
+    with ExitStack() as stack:
+        target = stack.enter_context(_local(names)) if scheduler is None else scheduler
         try:
-            client = Client(scheduler, timeout=SECONDS_TO_JOIN, direct_to_workers=True)
+            client = stack.enter_context(Client(target, timeout=SECONDS_TO_JOIN, direct_to_workers=True))
         except (OSError, ValueError) as error:
             raise EngineError(
                 f"no scheduler answers at {scheduler!r}: {error or 'timed out'}; start one with 'dask scheduler'"
             ) from None
-        with client:
-            yield client
-        return
-    names = [f"worker-{number}" for number in range(local)] if isinstance(local, int) else list(local or ())
-    with _local(names) as cluster, Client(cluster, direct_to_workers=True) as client:
-        client.wait_for_workers(len(names), timeout=SECONDS_TO_JOIN)
         yield client
 
 
@@ -89,168 +83,149 @@ def _local(names: Sequence[str]) -> Any:
     if not names:
         raise InvalidInputError("no worker is asked for; ask for at least one")
     nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
-    return SpecCluster(
-        scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard": False, "port": 0}},
-        workers={name: {"cls": Nanny, "options": {**nanny, "name": name}} for name in names},
-        silence_logs=logging.ERROR,
-    )
-
-
-def addresses(client: Client) -> dict[str, str]:
-    """Address of every worker that is there now, by its name.
-
-    Raises
-    ------
-    InvalidInputError
-        When two workers have one name.
-    EngineError
-        When the scheduler does not answer.
-    """
     try:
-        rows = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
-    except OSError as error:
-        raise EngineError(f"the scheduler is gone: {error}") from None
-    names = Counter(str(row["name"]) for row in rows.values())
-    twice = next((name for name, count in names.items() if count > 1), None)
-    if twice is not None:
-        raise InvalidInputError(f"{names[twice]} workers are named {twice!r}; give each device a name of its own")
-    return dict(sorted((str(row["name"]), address) for address, row in rows.items()))
-
-
-def assigned(client: Client, devices: Sequence[str] | None = None) -> dict[str, str]:
-    """Address of the worker with the name of each device; without ``devices``, of every worker.
-
-    Raises
-    ------
-    InvalidInputError
-        When a device has no worker.
-    """
-    found = addresses(client)
-    if not found:
-        raise InvalidInputError(
-            "the scheduler has no worker; start one on each device: dask worker ADDRESS --name NAME"
+        return SpecCluster(
+            scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard": False, "port": 0}},
+            workers={name: {"cls": Nanny, "options": {**nanny, "name": name}} for name in names},
+            silence_logs=logging.ERROR,
         )
-    lacking = [device for device in devices or () if device not in found]
-    if lacking:
-        raise InvalidInputError(
-            f"no worker is named {lacking[0]!r}; the workers are {', '.join(map(repr, found))}: start one with "
-            f"--name {lacking[0]}"
-        )
-    return {device: found[device] for device in devices or found}
+    except RuntimeError as error:
+        raise EngineError(
+            f"local workers did not start: {error} A script must start them under: if __name__ == '__main__'"
+        ) from None
 
 
-def answers(
-    client: Client, where: Mapping[str, str], futures: Mapping[str, Any], seconds: float = SECONDS_TO_ANSWER
-) -> Iterator[tuple[str, Any]]:
-    """What workers answer, as it comes in; ``where`` has their addresses by name.
-
-    Raises
-    ------
-    LostError
-        When a worker is gone, does not answer for some seconds, or failed.
-    """
-    left, until, looked = dict(futures), time.time() + seconds, time.time()
-    while left:
-        for name in [name for name, future in left.items() if future.done()]:
-            try:
-                found = left.pop(name).result()
-            except Exception as error:
-                lacks = isinstance(error, ImportError)
-                why = f"lacks {error.name}; {NEEDED}" if lacks else f"failed: {' '.join(str(error).split())[:300]}"
-                raise loss(client, where, f"worker {name!r} {why}") from None
-            yield name, found
-        if time.time() > looked + SECONDS_TO_LOOK:
-            looked = time.time()
-            if (gone := missing(client, where)) is not None:
-                raise gone
-        if time.time() > until:
-            raise LostError(f"worker {next(iter(left))!r} has not answered for {seconds:.0f} s")
-        time.sleep(0.005)
-
-
-def missing(client: Client, where: Mapping[str, str]) -> LostError | None:
-    """The first worker that is no longer where it was."""
-    left = set(addresses(client).values())
-    gone = next((name for name, address in where.items() if address not in left), None)
-    return None if gone is None else LostError(f"the worker of {gone!r} is gone", gone)
-
-
-def loss(client: Client, where: Mapping[str, str], why: str) -> LostError:
-    """The worker that is gone, if one is; the scheduler may hear of it a little later. Otherwise what failed."""
-    for _ in range(20):
-        gone = missing(client, where)
-        if gone is not None:
-            return gone
-        time.sleep(SECONDS_TO_LOOK / 10)
-    return LostError(why)
-
-
-def ask(
-    client: Client, where: Mapping[str, str], question: Any, given: Mapping[str, Any] | None = None, **options: Any
-) -> dict[str, Any]:
-    """Call a function on every worker, all at once.
+class Workers:
+    """The workers of a cluster that have the names of some devices.
 
     Parameters
     ----------
-    where
-        Addresses by name.
-    question
-        The function, or the class of an actor.
-    given
-        Its arguments by name of the worker.
+    client
+        A client of ``distributed``.
+    devices
+        Names of devices; None for all workers that are there.
 
     Raises
     ------
-    LostError
-        For a worker that is gone, does not answer, or cannot do it.
-    """
-    alone = {"allow_other_workers": False, "pure": False, **options}
-    futures = {
-        name: client.submit(question, *(given or {}).get(name, ()), workers=[address], **alone)
-        for name, address in where.items()
-    }
-    return dict(answers(client, where, futures))
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a worker says of itself: packages that it lacks, its machine, bytes that it may use, and its threads."""
-
-    lacking: str
-    host: str
-    room: int
-    threads: int
-
-
-def facts() -> Facts:
-    """Describe this machine; runs on a worker."""
-    import platform
-    from importlib.util import find_spec
-
-    import psutil  # type: ignore[import-untyped]
-    from distributed import get_worker
-
-    worker: Any = get_worker()
-    free = int(psutil.virtual_memory().available)
-    lacking = " and ".join(name for name in ("onnxruntime", "onnx") if find_spec(name) is None)
-    return Facts(lacking, platform.node(), min(free, worker.memory_manager.memory_limit or free), worker.state.nthreads)
-
-
-def check_workers(client: Client, where: Mapping[str, str], needed: Mapping[str, int]) -> dict[str, Facts]:
-    """Check that the workers have ONNX Runtime and memory for the bytes that each one needs.
-
-    Raises
-    ------
+    InvalidInputError
+        When a device has no worker, or two workers have one name.
     EngineError
-        Names the first one that lacks a package or memory.
+        When the scheduler does not answer.
+
+    Attributes
+    ----------
+    about
+        What the scheduler knows of each, by name.
     """
-    found = ask(client, where, facts)
-    for name, about in found.items():
-        if about.lacking:
-            raise EngineError(f"worker {name!r} lacks {about.lacking}; {NEEDED}")
-        if needed[name] > about.room:
-            raise EngineError(
-                f"worker {name!r} has room for {readable_bytes(about.room)}, and its part of the model has weights "
-                f"and inputs of {readable_bytes(needed[name])}; give it more memory, or plan with its memory as a limit"
+
+    def __init__(self, client: Client, devices: Sequence[str] | None = None) -> None:
+        self.client = client
+        found = self.there()
+        if not found:
+            raise InvalidInputError(
+                "the scheduler has no worker; start one on each device: dask worker ADDRESS --name NAME"
             )
-    return found
+        for device in devices or ():
+            if device not in found:
+                raise InvalidInputError(
+                    f"no worker is named {device!r}; the workers are {', '.join(map(repr, found))}: start one with "
+                    f"--name {device}"
+                )
+        self.about = {device: found[device] for device in devices or sorted(found)}
+
+    def there(self) -> dict[str, Mapping[str, Any]]:
+        """All workers that are there now, by name.
+
+        Raises
+        ------
+        InvalidInputError
+            When two workers have one name.
+        EngineError
+            When the scheduler does not answer.
+        """
+        try:
+            known = self.client.sync(self.client.scheduler.identity, n_workers=-1)
+        except OSError as error:
+            raise EngineError(f"the scheduler is gone: {error}") from None
+        found: dict[str, Mapping[str, Any]] = {}
+        for address, row in known["workers"].items():
+            name = str(row["name"])
+            if name in found:
+                raise InvalidInputError(f"several workers are named {name!r}; give each device a name of its own")
+            found[name] = {**row, "address": address}
+        return found
+
+    def loss(self, wait: float = 0.0) -> LostError | None:
+        """The first worker that is no longer where it was; the scheduler may hear of that a little late."""
+        time.sleep(wait)
+        left = self.there()
+        for name, row in self.about.items():
+            if name not in left or left[name]["address"] != row["address"]:
+                return LostError(f"the worker of {name!r} is gone", name)
+        return None
+
+    def answers(self, futures: Mapping[str, Any], seconds: float = SECONDS_TO_ANSWER) -> dict[str, Any]:
+        """What workers answer, by name.
+
+        Raises
+        ------
+        LostError
+            When a worker is gone, does not answer for some seconds, or failed.
+        """
+        found, until, looked = dict[str, Any](), time.time() + seconds, time.time()
+        while len(found) < len(futures):
+            time.sleep(0.005)
+            for name, future in futures.items():
+                try:
+                    if future.done():
+                        found[name] = future.result()
+                except Exception as error:
+                    why = f"worker {name!r} failed: {' '.join(str(error).split())[:300]}"
+                    if isinstance(error, ImportError):
+                        why = f"worker {name!r} lacks {error.name}; {NEEDED}"
+                    raise self.loss(SECONDS_TO_LOOK) or LostError(why) from None
+            if time.time() > looked + SECONDS_TO_LOOK:
+                looked, lost = time.time(), self.loss()
+                if lost is not None:
+                    raise lost
+            if time.time() > until:
+                silent = next(name for name in futures if name not in found)
+                raise LostError(f"worker {silent!r} has not answered for {seconds:.0f} s")
+        return found
+
+    def ask(self, question: Any, given: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        """Call a function, or make an actor, on every worker, all at once.
+
+        Parameters
+        ----------
+        question
+            The function, or the class of an actor.
+        given
+            Its arguments by name of the worker.
+
+        Raises
+        ------
+        LostError
+            For a worker that is gone, does not answer, or cannot do it.
+        """
+        futures = {}
+        for name, row in self.about.items():
+            arguments = given[name] if given else ()
+            futures[name] = self.client.submit(question, *arguments, workers=[row["address"]], pure=False, **options)
+        return self.answers(futures)
+
+    def check_room(self, needed: Mapping[str, int]) -> None:
+        """Check that each one may use the bytes of memory that it needs.
+
+        Raises
+        ------
+        EngineError
+            Names the first one that may not.
+        """
+        for name, row in self.about.items():
+            room = row["memory_limit"]
+            if room and needed[name] > room:
+                raise EngineError(
+                    f"worker {name!r} has room for {readable_bytes(room)}, and its part of the model has weights and "
+                    f"inputs of {readable_bytes(needed[name])}; give it more memory, or plan with its memory as a limit"
+                )

@@ -94,9 +94,8 @@ def plan_of(
     (whole, file), *_ = cut(model, [Group("all", graph.operator_ids)], dims)
     pieces, files = zip(*cut(model, groups, dims), strict=True)
     pipeline = problem if isinstance(problem, Pipeline) else None
-    teams: Sequence[tuple[str, ...]] = [(group.device,) for group in groups]
-    if isinstance(solution, Stages):
-        teams = [stage.devices for stage in solution.stages]
+    chained = solution.stages if isinstance(solution, Stages) else ()
+    teams = [stage.devices for stage in chained] or [(group.device,) for group in groups]
     home = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
     outside: tuple[str, ...] = ()
     if pipeline is not None and pipeline.inputs == "first":
@@ -104,11 +103,11 @@ def plan_of(
         home |= dict.fromkeys(outside, 0)  # the first part hands them on
     needs = [_needed(pieces[number:] if chain else [pieces[number]], number, home) for number in range(len(pieces))]
     parts = []
-    for number, piece in enumerate(pieces):
+    for number, (piece, (device, operators)) in enumerate(zip(pieces, groups, strict=True)):
         later = range(number + 1, min(number + 2, len(pieces)) if chain else len(pieces))
         routes = {k: tuple(name for name in needs[k] if chain or home[name] == number) for k in later}
         routes[RESULT] = tuple(name for name in whole.outputs if home.get(name) == number)
-        here = tuple(name for name in piece.inputs if name not in home)
+        given = outside if number == 0 else ()
         parts.append(
             Part(
                 number=number,
@@ -116,10 +115,10 @@ def plan_of(
                 model=files[number],
                 inputs=piece.inputs,
                 outputs=piece.outputs,
-                given=outside if outside and number == 0 else here,
+                given=given or tuple(name for name in piece.inputs if name not in home),
                 needs=frozenset(needs[number]),
                 routes={target: names for target, names in routes.items() if names},
-                seconds=None if emulate is None else _seconds(problem, groups[number]),
+                seconds=None if emulate is None else sum(problem.known_seconds[op][device] for op in operators),
             )
         )
     return Plan(
@@ -128,8 +127,8 @@ def plan_of(
         file,
         one_by_one=pipeline is None or pipeline.objective == "latency",
         links=None if emulate is None else _links(emulate, 1.0 if pipeline is None else pipeline.compression),
-        shared=pipeline is not None and pipeline.channel == "shared",
-        alone=pipeline is not None and pipeline.load == "sum",
+        shared=emulate is not None and pipeline is not None and pipeline.channel == "shared",
+        alone=emulate is not None and pipeline is not None and pipeline.load == "sum",
     )
 
 
@@ -156,11 +155,6 @@ def _needed(readers: Sequence[Piece], number: int, home: Mapping[str, int]) -> t
     """What a part gets from earlier ones, so that it and those after it can run."""
     names = dict.fromkeys(name for piece in readers for name in piece.inputs)
     return tuple(name for name in names if home.get(name, number) < number)
-
-
-def _seconds(problem: Pipeline | Placement, group: Group) -> float:
-    """What a device takes for a group."""
-    return float(sum(problem.known_seconds[op][group.device] for op in group.operators))
 
 
 def _links(cluster: Cluster, compression: float) -> Links:

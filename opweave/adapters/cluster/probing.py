@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.cluster.carry import carry_out
-from opweave.adapters.cluster.connect import ask, assigned, check_workers
+from opweave.adapters.cluster.connect import Workers
 from opweave.adapters.cluster.parts import Plan, cut
 from opweave.adapters.cluster.station import RESULT, Part, open_part, part_options
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.runtimes.groups import Group
+from opweave.problems.arrays import FloatArray
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.errors import EngineError
@@ -37,7 +38,6 @@ FEWEST, MESSAGES, QUICK = 3, 40, 1.0
 STALLED = 120.0
 """Seconds without a message after which a link is given up."""
 
-SIDE = 512
 PRODUCT = """
 <ir_version: 9, opset_import: ["" : 17]>
 product (int64[1] size) => (uint8[N] array#, float result#) <int64[2] side = {512, 512}> {
@@ -47,7 +47,7 @@ product (int64[1] size) => (uint8[N] array#, float result#) <int64[2] side = {51
     result# = ReduceMax<keepdims = 0>(product)
 }
 """
-"""What workers compute between messages: an array of some bytes, and a product of matrices of ``SIDE`` rows."""
+"""What workers compute between messages: an array of some bytes, and a product of matrices."""
 
 BUSY = 0.25
 """Share of a message's time for which it keeps its workers from computing, from which on that counts as their work."""
@@ -78,15 +78,6 @@ class Probe:
     cluster: Cluster
     costs: Costs | None
     settings: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Messages of one size: seconds between two, and median seconds that one took, with their spread."""
-
-    period: float
-    seconds: float
-    spread: float
 
 
 def probe(
@@ -127,45 +118,35 @@ def probe(
     EngineError, InvalidInputError
         When a worker lacks a package or the memory for the model, is gone, or does not answer.
     """
-    where = assigned(client)
-    about = check_workers(client, where, dict.fromkeys(where, 0 if model is None else Path(model).stat().st_size))
-    costs = None if model is None else _costs(client, where, model, dims, threads)
-    copied = ask(client, where, _copied)
-    still = dict(zip(where, _timed(client, [(name,) for name in where], sizes), strict=True))
-    hosts = [each.host for each in about.values()]
+    workers = Workers(client)
+    costs = None if model is None else _costs(workers, model, dims, threads)
+    hosts = [row["host"] for row in workers.about.values()]
     devices, notes = [], {}
-    for name, each in about.items():
-        beside = hosts.count(each.host)
-        rate = 2.0 * SIDE**3 / still[name][min(sizes)].period
-        room = each.room // beside
-        devices.append(Device(name=name, memory_bytes=room, flops_per_second=rate, memory_bandwidth=copied[name]))
-        notes[f"{name}.memory_bytes"] = f"free memory of {each.host}, shared by {beside} workers"
-        notes[f"{name}.flops_per_second"] = f"float32 matrix product of ONNX Runtime; {each.threads} threads"
-        notes[f"{name}.memory_bandwidth"] = "copying 64 MiB"
-    links, settings = dict[str, Any](), dict[str, str]()
-    if len(where) > 1:
-        links, how, settings = _links(client, still, sizes)
-        notes |= how
-    return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes), **links), costs, settings)
+    for name, free in workers.ask(_free_bytes).items():
+        row = workers.about[name]
+        beside = hosts.count(row["host"])
+        devices.append(Device(name=name, memory_bytes=min(free // beside, row["memory_limit"] or free)))
+        notes[name] = (
+            f"memory that is free on {row['host']}, for {beside} workers; this one has {row['nthreads']} threads"
+        )
+    if len(devices) < 2:
+        return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes)), costs, {})
+    links, how, settings = _links(client, list(workers.about), sizes)
+    return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes | how), **links), costs, settings)
 
 
-def _copied() -> float:
-    """Bytes per second of memory; runs on a worker."""
-    room, found = np.zeros(2**26, dtype=np.uint8), []
-    for _ in range(5):
-        began = time.perf_counter()
-        room.copy()
-        found.append(time.perf_counter() - began)
-    return 2.0 * room.nbytes / min(found)
+def _free_bytes() -> int:
+    """Memory that is free; runs on a worker."""
+    import psutil  # type: ignore[import-untyped]
+
+    return int(psutil.virtual_memory().available)
 
 
-def _costs(
-    client: Client, where: Mapping[str, str], model: PathLike, dims: Mapping[str, int] | None, threads: int
-) -> Costs:
+def _costs(workers: Workers, model: PathLike, dims: Mapping[str, int] | None, threads: int) -> Costs:
     """Measure the model on all workers at once."""
     operators = load(model, dims=dims).operator_ids
-    file = client.scatter(cut(model, [Group("all", operators)], dims)[0][1], hash=False)
-    found = ask(client, where, measured, dict.fromkeys(where, (file, threads)))
+    file = workers.client.scatter(cut(model, [Group("all", operators)], dims)[0][1], hash=False)
+    found = workers.ask(measured, dict.fromkeys(workers.about, (file, threads)))
     table = {op: {name: seconds.get(op, 0.0) for name, (seconds, _) in found.items()} for op in operators}
     notes = {name: f"{how}, all workers at once, {threads} threads" for name, (_, how) in found.items()}
     return Costs.from_table(table).model_copy(update={"notes": FrozenDict(notes)})
@@ -204,68 +185,58 @@ def measured(file: bytes, threads: int) -> tuple[dict[str, float], str]:
 def spread_of(values: Sequence[float]) -> tuple[float, float]:
     """The median, and the distance of the quartiles as a share of it."""
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
-    return middle, (high - low) / middle
+    return middle, (high - low) / max(middle, 1e-9)
 
 
 def _links(
-    client: Client, still: Mapping[str, Mapping[int, Sent]], sizes: Sequence[int]
+    client: Client, names: Sequence[str], sizes: Sequence[int]
 ) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
-    """Fields of the cluster, how they were measured, and settings of a pipeline.
-
-    Parameters
-    ----------
-    still
-        What every worker does without messages.
-    """
-    names, largest = list(still), max(sizes)
+    """Fields of the cluster, how they were measured, and settings of a pipeline."""
+    still = dict(zip(names, _timed(client, [(name,) for name in names], sizes), strict=True))
     found = {pair: _timed(client, [pair], sizes)[0] for pair in permutations(names, 2)}
     pairs = list(zip(names[::2], names[1::2], strict=False))
     if len(names) < 4:  # no two pairs are separate: both directions of one link
         pairs = [(names[0], names[1]), (names[1], names[0])]
     together = _timed(client, pairs, sizes)
-    slower = min(row[largest].seconds / found[pair][largest].seconds for row, pair in zip(together, pairs, strict=True))
-    delays, busy = dict[tuple[str, str], dict[int, float]](), list[float]()
-    for pair, rows in found.items():
-        delays[pair] = {}
-        for size, row in rows.items():
-            computing = max(still[name][size].period for name in pair)
-            delays[pair][size] = row.period - computing
-            free = max(computing, row.seconds)  # between two inputs, if messages do not keep workers from computing
-            busy.append((row.period - free) / min(computing, row.seconds))
-    own, shared = statistics.median(busy) > BUSY, slower > SHARED
+    slower = min(float(row[1, -1] / found[pair][1, -1]) for row, pair in zip(together, pairs, strict=True))
+    delays, shares = {}, []
+    for pair, (period, seconds, _) in found.items():
+        computing = np.maximum(still[pair[0]][0], still[pair[1]][0])
+        delays[pair] = period - computing
+        # the last term is the time between two inputs if messages do not keep workers from computing
+        shares += ((period - np.maximum(computing, seconds)) / np.minimum(computing, seconds)).tolist()
+    busy = statistics.median(shares)
     notes = {
-        "links": f"pipelines of two stages, {min(sizes):,} to {largest:,} bytes; a message keeps its workers from "
-        f"computing for {statistics.median(busy):.0%} of its time",
+        "links": f"pipelines of two stages that send {min(sizes):,} to {max(sizes):,} bytes; a message keeps its "
+        f"workers from computing for {busy:.0%} of its time",
         "several pairs at once": f"messages take {slower:.2f} times as long",
     }
     rates, latencies = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
-    for pair, rows in found.items():
+    for pair, (_, seconds, spread) in found.items():
         at = names.index(pair[0]), names.index(pair[1])
-        latencies[at], rates[at] = fitted(delays[pair] if own else {size: row.seconds for size, row in rows.items()})
-        spread = statistics.median(row.spread for row in rows.values())
-        notes[" to ".join(pair)] = (
-            f"{rows[largest].seconds:.3g} s for {largest:,} bytes, one pair at a time (spread {spread:.0%})"
-        )
+        latencies[at], rates[at] = fitted(sizes, delays[pair] if busy > BUSY else seconds)
+        took = f"{seconds[-1]:.3g} s for {sizes[-1]:,} bytes, one pair at a time"
+        notes[" to ".join(pair)] = f"{took} (spread {np.median(spread):.0%})"
     fields: dict[str, Any] = {"latency": latencies.tolist()}
-    if own or not shared:
-        return {**fields, "bandwidth": rates.tolist()}, notes, {"load": "sum"} if own else {}
+    if busy > BUSY or slower < SHARED:
+        return {**fields, "bandwidth": rates.tolist()}, notes, {"load": "sum"} if busy > BUSY else {}
     return {**fields, "shared": statistics.median(rates[rates > 0.0])}, notes, {"channel": "shared"}
 
 
-def _timed(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[int]) -> list[dict[int, Sent]]:
-    """Messages of all sizes along chains of workers that multiply matrices, at the same time."""
-    began = time.time()
-    found = _sent(client, chains, sizes, FEWEST)
-    return found if time.time() - began > QUICK else _sent(client, chains, sizes, MESSAGES)
+def _timed(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[int]) -> list[FloatArray]:
+    """Messages along chains of workers that multiply matrices, all chains at the same time.
 
-
-def _sent(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[int], count: int) -> list[dict[int, Sent]]:
-    feeds = [{"size": np.array([size])} for size in sizes for _ in range(count)]
-    carried, plan = carry_out(client, _chained(chains), feeds, patience=STALLED)
-    if carried.reason is not None:
-        raise EngineError(f"the probe of {' and '.join(map(' to '.join, chains))} ended: {carried.reason}")
-    ends: dict[tuple[int, int], float] = {}
-    took: dict[tuple[int, int], float] = {}
+    For each chain, by size: seconds between two inputs, and median seconds of a message, with their spread.
+    """
+    plan, began = _chained(chains), time.time()
+    for count in (FEWEST, MESSAGES):
+        feeds = [{"size": np.array([size])} for size in sizes for _ in range(count)]
+        carried, _ = carry_out(client, plan, feeds, patience=STALLED)
+        if carried.reason is not None:
+            raise EngineError(f"the probe of {' and '.join(map(' to '.join, chains))} ended: {carried.reason}")
+        if time.time() - began > QUICK:
+            break
+    ends, took = np.zeros((2, len(plan.parts), len(feeds)))
     for _, event in carried.events:
         if event.target is None:
             ends[event.part, event.index] = event.end
@@ -273,12 +244,10 @@ def _sent(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[int
             took[event.target, event.index] = event.end - event.begin
     found = []
     for last in (part.number for part in plan.parts if RESULT in part.routes):
-        rows = {}
-        for block, size in enumerate(sizes):
-            first, after = block * count, (block + 1) * count
-            period = (ends[last, after - 1] - ends[last, first]) / (count - 1)
-            rows[size] = Sent(period, *spread_of([took.get((last, index), period) for index in range(first, after)]))
-        found.append(rows)
+        blocks = ends[last].reshape(len(sizes), count)
+        period = (blocks[:, -1] - blocks[:, 0]) / (count - 1)
+        messages = [spread_of(row) for row in took[last].reshape(len(sizes), count).tolist()]
+        found.append(np.array([period, *zip(*messages, strict=True)]))
     return found
 
 
@@ -306,17 +275,15 @@ def _chained(chains: Sequence[tuple[str, ...]]) -> Plan:
     return Plan(tuple(parts), tuple(f"result{chain}" for chain in range(len(chains))))
 
 
-def fitted(seconds: Mapping[int, float]) -> tuple[float, float]:
+def fitted(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
     """Latency and bytes per second of measured messages, by the least squares of relative errors.
 
     Examples
     --------
-    >>> latency, rate = fitted({1000: 0.002, 1_001_000: 0.012})
+    >>> latency, rate = fitted([1000, 1_001_000], [0.002, 0.012])
     >>> round(latency, 6), round(rate)
     (0.00199, 100000000)
     """
-    sizes, took = np.asarray(list(seconds), dtype=float), np.maximum(list(seconds.values()), 1e-9)
+    took = np.maximum(seconds, 1e-6)
     slope, latency = np.polyfit(sizes, took, 1, w=1.0 / took).tolist()
-    if latency < 0.0:
-        latency, slope = 0.0, float((sizes / took).sum() / ((sizes / took) ** 2).sum())
-    return latency, 1.0 / max(slope, float(1e-3 * took[-1] / sizes[-1]))
+    return max(latency, 0.0), 1.0 / max(slope, 1e-3 * float(took[-1]) / sizes[-1])

@@ -80,47 +80,38 @@ def run(
     EngineError
         When a worker lacks a package or refuses its part of the model.
     """
-    if isinstance(result, Result):
-        asked, solution = problem or result.answers, result.plan
-    else:
-        asked, solution = problem, result
-    if not isinstance(asked, Pipeline | Placement):
+    asked = problem or (result.answers if isinstance(result, Result) else None)
+    solution = result.plan if isinstance(result, Result) else result
+    if not isinstance(asked, Pipeline | Placement) or not isinstance(solution, Stages | Schedule):
         raise InvalidInputError("only pipelines and placements can be carried out; pass one of them as problem=")
     planned = asked.play(solution)
     if planned is None:
-        raise InvalidInputError(f"this plan cannot be carried out: {asked.evaluate(solution).violations[0].message}")
+        wrong = asked.evaluate(solution).violations[0]  # type: ignore[arg-type]
+        raise InvalidInputError(f"this plan cannot be carried out: {wrong.message}")
     cut = partial(plan_of, model, asked, emulate=emulate, dims=dims)
     plan = cut(solution)
     feeds = _random_inputs(plan.whole, inputs) if isinstance(inputs, int) else list(inputs)
+    now: Stages | Schedule = solution
 
     def spare(lost: str, there: Sequence[str]) -> tuple[str, Plan] | None:
         """The lost device if it has come back, or an unused one that the problem allows."""
-        nonlocal solution
+        nonlocal now
         for device in (lost, *asked.cluster.device_index):
-            moved, free = replaced(solution, lost, device), replaced(solution, device, "") == solution
-            if device in there and (free or device == lost) and asked.evaluate(moved).feasible:  # type: ignore[arg-type]
-                solution = moved
+            moved, free = replaced(now, lost, device), device == lost or replaced(now, device, "") == now
+            if device in there and free and asked.evaluate(moved).feasible:  # type: ignore[arg-type]
+                now = moved
                 return device, cut(moved)
         return None
 
-    carried, plan = carry_out(
-        client,
-        plan,
-        feeds,
-        threads=threads,
-        patience=max(PATIENCE, 2.0 * planned.end),
-        spare=spare,
-        progress=progress,
-    )
+    patience = max(PATIENCE, 2.0 * planned.end)
+    carried, plan = carry_out(client, plan, feeds, threads=threads, patience=patience, spare=spare, progress=progress)
     timeline = measured_timeline(carried, plan, planned)
-    rows = compared(asked, solution, timeline, carried, plan)
+    rows = compared(asked, now, timeline, carried, plan)
     session, apart = open_part(plan.whole, threads), [0.0]
     for index, found in carried.outputs.items():
         theirs = session.run(list(plan.outputs), dict(feeds[index]))
         apart.append(_difference(found, dict(zip(plan.outputs, theirs, strict=True))))
-    better = None
-    if carried.reason is None:
-        better = with_measured_times(asked, solution, rows, RESOLVE_SECONDS)
+    better = None if carried.reason else with_measured_times(asked, now, rows, RESOLVE_SECONDS)
     return ClusterRun(
         rows,
         carried.outputs,

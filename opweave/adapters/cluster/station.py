@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,9 +24,6 @@ WAITING = 2
 
 RESULT = -1
 """The target of tensors that leave the model."""
-
-GIVES_WAY = 5
-"""By how much the priority of computing is lowered below that of messages (``nice``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +88,7 @@ class News:
     trouble
         Why it cannot go on.
     doing
-        What it does since when.
+        What it does, and for how long.
     grown
         By how many bytes its memory has grown.
     """
@@ -102,7 +96,7 @@ class News:
     results: list[tuple[int, Tensors]]
     events: list[Event]
     trouble: str | None
-    doing: tuple[str, float]
+    doing: str
     grown: int
 
 
@@ -138,7 +132,7 @@ class Station:
         self.parts, self.inputs = load
         self.own = [part for part in self.parts if device in part.devices]
         self.sessions = {part.number: open_part(part.model, threads) for part in self.own}
-        self.thread = ThreadPoolExecutor(1, initializer=_give_way)
+        self.thread = ThreadPoolExecutor(1)
         self.inbox: dict[tuple[int, int], Tensors] = {}
         self.came: dict[tuple[int, int], float] = {}
         self.space = asyncio.Condition()
@@ -171,9 +165,7 @@ class Station:
 
     async def enter(self, inputs: Sequence[int]) -> None:
         """Let inputs into the parts that need nothing from others, as fast as these take them."""
-        for part in self.own:
-            if not part.needs:
-                self._start(self._enter(part.number, [index for index in inputs if part.turn(index) == self.device]))
+        self._start(self._enter(inputs))
 
     async def put(self, number: int, index: int, tensors: Tensors, not_before: float = 0.0) -> tuple[float, float]:
         """Take tensors for a part; waits while its inbox is full. Returns for how long, and when they came."""
@@ -200,17 +192,17 @@ class Station:
 
     async def news(self) -> News:
         """What has happened since it was last asked."""
-        found = News(self.results, self.events, self.trouble, self.doing, resident_bytes() - self.bytes)
+        doing = f"{self.doing[0]} for {time.time() - self.doing[1]:.0f} s"
+        found = News(self.results, self.events, self.trouble, doing, resident_bytes() - self.bytes)
         self.results, self.events = [], []
         return found
 
-    async def close(self) -> News:
+    async def close(self) -> None:
         """Stop everything."""
         for task in self.tasks:
             task.cancel()
         self.thread.shutdown(wait=False, cancel_futures=True)
         self.sessions.clear()
-        return await self.news()
 
     def _start(self, work: Any) -> None:
         self.tasks.append(asyncio.create_task(self._guarded(work)))
@@ -221,9 +213,11 @@ class Station:
         except Exception as error:
             self.trouble = f"{self.device!r} failed: {type(error).__name__}: {error}"
 
-    async def _enter(self, number: int, inputs: Sequence[int]) -> None:
+    async def _enter(self, inputs: Sequence[int]) -> None:
         for index in inputs:
-            await self.put(number, index, {})
+            for part in self.own:
+                if not part.needs and part.turn(index) == self.device:
+                    await self.put(part.number, index, {})
 
     async def _compute(self) -> None:
         """Run parts, the earliest input first."""
@@ -288,15 +282,6 @@ class Station:
                     _, end = await there.put(reader, index, tensors, end)
                     free = end
             self.events.append(Event(number, index, begin, end, reader, size))
-
-
-def _give_way() -> None:
-    """Make a thread that computes give way to those that exchange messages.
-
-    Where they share a core, every message would otherwise wait for several time slices of the computation.
-    """
-    if sys.platform == "linux":  # where threads have priorities of their own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), GIVES_WAY)
 
 
 async def sleep_until(moment: float) -> None:

@@ -17,7 +17,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("onnxruntime")
 
 from opweave.adapters.cluster.carry import carry_out
-from opweave.adapters.cluster.connect import addresses, assigned, check_workers, connected
+from opweave.adapters.cluster.connect import Workers, connected
 from opweave.adapters.cluster.parts import plan_of
 from opweave.adapters.cluster.probing import probe
 from opweave.adapters.cluster.running import replaced, run
@@ -102,7 +102,7 @@ def test_inputs_of_a_killed_worker_run_again(client: Client, model: Path) -> Non
     result = ow.solve(problem, time_limit=10)
     plan = result.solution
     assert plan is not None
-    victim = assigned(client, [stage.device for stage in plan.stages])[plan.stages[1].device]
+    victim = Workers(client).about[plan.stages[1].device]["address"]
     pid = client.run(os.getpid, workers=[victim])[victim]
     found = run(model, result, client, problem=problem, emulate=problem.cluster, inputs=200, progress=_killer(pid))
     assert found.reason is None
@@ -117,7 +117,7 @@ def test_without_a_spare_the_finished_inputs_are_kept(model: Path) -> None:
     assert plan is not None
     with connected(local=DEVICES) as client:
         parts = plan_of(model, problem, plan, emulate=problem.cluster)
-        victim = assigned(client, parts.devices)[parts.devices[-1]]
+        victim = Workers(client).about[parts.devices[-1]]["address"]
         pid = client.run(os.getpid, workers=[victim])[victim]
         feeds = [{"x": np.ones((32, 64), np.float32)}] * 200
         found, _ = carry_out(client, parts, feeds, progress=_killer(pid))
@@ -146,12 +146,10 @@ def test_a_probe_gives_a_cluster_and_costs(client: Client, model: Path) -> None:
 
 
 def test_workers_are_found_by_name(client: Client) -> None:
-    assert set(addresses(client)) == set(DEVICES)
-    assert list(assigned(client, ["d2", "d0"])) == ["d2", "d0"]
+    assert set(Workers(client).about) == set(DEVICES)
+    assert list(Workers(client, ["d2", "d0"]).about) == ["d2", "d0"]
     with pytest.raises(ow.InvalidInputError, match="no worker is named 'phone'"):
-        assigned(client, ["d0", "phone"])
-    with pytest.raises(ow.InvalidInputError, match="only 4 workers"):
-        assigned(client, ["a", "b", "c", "d", "e"])
+        Workers(client, ["d0", "phone"])
 
 
 def test_a_scheduler_that_does_not_answer_is_named() -> None:
@@ -171,7 +169,7 @@ def test_a_device_takes_the_place_of_another(model: Path) -> None:
 
 def test_a_part_that_does_not_fit_is_named(client: Client) -> None:
     with pytest.raises(ow.EngineError, match="'d2' has room for"):
-        check_workers(client, {"d2": addresses(client)["d2"]}, {"d2": 2**60})
+        Workers(client, ["d2"]).check_room({"d2": 2**60})
 
 
 def test_a_busy_machine_shows_in_an_emulated_run(client: Client, model: Path) -> None:
