@@ -3,10 +3,8 @@
 ``ow.Constraint``, ``ow.express`` and ``ow.solver_for`` are names of ``opweave`` itself; most users need no more.
 
 data
-    ``Problem``, ``Solution``, ``Details``
-fields
-    ``Name``, ``Bytes``, ``Seconds``, ``Amount``, ``Count``; ``Many`` takes any iterable and keeps a tuple; ``Table``
-    takes any mapping and keeps a ``FrozenDict``
+    ``Problem``, ``Solution``, ``Details``; fields ``Name``, ``Bytes``, ``Seconds``, ``Amount``, ``Count``, ``Many``,
+    ``Table``, ``FrozenDict``
 checking a plan
     ``Violation``, ``Timeline``, ``Recorder``, ``Resource``, ``Names``, ``ActivityKind``, ``BEFORE``, ``NEVER``,
     ``within_memory``

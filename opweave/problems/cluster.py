@@ -30,8 +30,8 @@ from opweave.problems.spec import (
     Seconds,
     Spec,
     Table,
-    preset,
     repeated,
+    unless_given,
 )
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted, did_you_mean
@@ -96,12 +96,12 @@ class Device(HasHtml, Spec):
     """
 
     name: Name
-    memory_bytes: BytesOrNone = preset(None)
-    flops_per_second: Annotated[OperationsOrNone, Field(gt=0.0)] = preset(None)
-    memory_bandwidth: Annotated[RateOrNone, Field(gt=0.0)] = preset(None)
-    launch_seconds: Seconds = preset(0.0)
-    batch_sizes: Annotated[ManyOrNone[Count], Field(min_length=1), AfterValidator(_ascending)] = preset(None)
-    watts: Annotated[ManyOrNone[Amount], Field(min_length=2, max_length=2)] = preset(None)
+    memory_bytes: BytesOrNone = unless_given(None)
+    flops_per_second: Annotated[OperationsOrNone, Field(gt=0.0)] = unless_given(None)
+    memory_bandwidth: Annotated[RateOrNone, Field(gt=0.0)] = unless_given(None)
+    launch_seconds: Seconds = unless_given(0.0)
+    batch_sizes: Annotated[ManyOrNone[Count], Field(min_length=1), AfterValidator(_ascending)] = unless_given(None)
+    watts: Annotated[ManyOrNone[Amount], Field(min_length=2, max_length=2)] = unless_given(None)
     group: Name | None = None
 
     @model_validator(mode="after")
@@ -165,11 +165,11 @@ class Cluster(ShownInNotebooks, Spec):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     devices: Annotated[Many[Device], Field(min_length=1)]
-    bandwidth: RateGridOrNone = preset(None)
-    rates: RatesOrNone = preset(None)
-    shared: RateOrNone = preset(None)
-    latency: Latency = preset(0.0)
-    notes: Table[str, str] = preset(FrozenDict())
+    bandwidth: RateGridOrNone = unless_given(None)
+    rates: RatesOrNone = unless_given(None)
+    shared: RateOrNone = unless_given(None)
+    latency: Latency = unless_given(0.0)
+    notes: Table[str, str] = unless_given(FrozenDict())
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -25,8 +25,8 @@ from opweave.problems.spec import (
     Share,
     Spec,
     Table,
-    preset,
     repeated,
+    unless_given,
 )
 from opweave.problems.units import read_time
 from opweave.problems.words import counted
@@ -61,7 +61,7 @@ class Efficiency(Spec):
 
     arithmetic: Share = 1.0
     traffic: Share = 1.0
-    launch_seconds: SecondsOrNone = preset(None)
+    launch_seconds: SecondsOrNone = unless_given(None)
     overlap: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
 
 
@@ -98,9 +98,9 @@ class Costs(HasHtml, Spec):
     schema_version: Literal[1] = SCHEMA_VERSION
     operators: Many[Name]
     devices: Many[Name]
-    batches: Annotated[Many[Count], Field(min_length=1)] = preset((1,))
+    batches: Annotated[Many[Count], Field(min_length=1)] = unless_given((1,))
     table: tuple[tuple[Entry, ...], ...]
-    notes: Table[str, str] = preset(FrozenDict())
+    notes: Table[str, str] = unless_given(FrozenDict())
 
     @field_validator("table", mode="before")
     @classmethod
@@ -365,7 +365,7 @@ class Calibration(Spec):
     device: Device
     efficiency: Table[Name, Efficiency]
     default: Efficiency = Efficiency.model_construct()  # no validator is built by an import
-    errors: Table[Name, Amount] = preset(FrozenDict())
+    errors: Table[Name, Amount] = unless_given(FrozenDict())
 
     def costs(self, graph: OpGraph) -> Costs:
         """Estimated times of a graph's operators on this device alone; see :meth:`Costs.roofline`."""

@@ -23,8 +23,8 @@ from opweave.problems.spec import (
     Name,
     Operations,
     Spec,
-    preset,
     repeated,
+    unless_given,
 )
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted
@@ -55,7 +55,7 @@ class Tensor(Spec):
     id: Name
     bytes: Bytes
     alias_of: Name | None = None
-    shape: ManyOrNone[Extent] = preset(None)
+    shape: ManyOrNone[Extent] = unless_given(None)
     dtype: str | None = None
 
 
@@ -91,11 +91,11 @@ class Operator(Spec):
 
     id: Name
     kind: str = ""
-    inputs: Many[Name] = preset(())
-    outputs: Many[Name] = preset(())
-    workspace_bytes: Bytes = preset(0)
-    parameters: Many[Name] = preset(())
-    flops: Operations = preset(0.0)
+    inputs: Many[Name] = unless_given(())
+    outputs: Many[Name] = unless_given(())
+    workspace_bytes: Bytes = unless_given(0)
+    parameters: Many[Name] = unless_given(())
+    flops: Operations = unless_given(0.0)
     inplace_ok: bool = False
     module: str = ""
 
@@ -130,8 +130,8 @@ class OpGraph(ShownInNotebooks, Spec):
     name: str = "graph"
     operators: Many[Operator]
     tensors: Many[Tensor]
-    parameters: Many[Parameter] = preset(())
-    outputs: Many[Name] = preset(())
+    parameters: Many[Parameter] = unless_given(())
+    outputs: Many[Name] = unless_given(())
 
     @model_validator(mode="after")
     def _check(self) -> OpGraph:

@@ -18,7 +18,7 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, ShownInNotebooks, brief, changed_fields
 from opweave.problems.solution import Answer, Details, Evaluation, Played, Solution, Violation, solution_of
-from opweave.problems.spec import FrozenDict, Many, Tagged, preset, read_tagged
+from opweave.problems.spec import FrozenDict, Many, Tagged, read_tagged, unless_given
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
@@ -77,7 +77,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
     _unruled: ClassVar[frozenset[str]] = frozenset()  # cached views that say nothing of constraints
 
     graph: OpGraph = Field(kw_only=False)
-    constraints: Many[AnyConstraint] = preset(())
+    constraints: Many[AnyConstraint] = unless_given(())
 
     if not TYPE_CHECKING:  # only type checkers use the types
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import importlib
 import inspect
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields
@@ -56,7 +55,7 @@ class LeanMeta(ModelMetaclass):
                     name,
                     inspect.Parameter.POSITIONAL_OR_KEYWORD if name in first else inspect.Parameter.KEYWORD_ONLY,
                     default=empty if field.is_required() else Bare(brief(field.get_default())),
-                    annotation=Bare(_OR_NONE.sub(r"\1\2 | None", str(written[name]))) if name in written else empty,
+                    annotation=Bare(str(written[name])) if name in written else empty,
                 )
                 for name, field in ordered.items()
                 if name != "schema_version"
@@ -65,10 +64,6 @@ class LeanMeta(ModelMetaclass):
         @__signature__.setter
         def __signature__(cls, _pydantics: object) -> None:  # noqa: N805
             """Leave out the one that pydantic makes."""
-
-
-_OR_NONE = re.compile(r"(\w+)OrNone(\[\w+\])?")
-"""Types of fields whose names say that None may be given (:mod:`~opweave.problems.spec`)."""
 
 
 class Bare:

@@ -215,7 +215,7 @@ else:
     SecondsByName = FrozenDict[Name, Seconds]
 
 
-def preset(value: object) -> Any:
+def unless_given(value: object) -> Any:
     """The value of a field that is not given, as it is; for type checkers, a value of any type."""
     return value
 

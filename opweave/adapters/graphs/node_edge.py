@@ -27,7 +27,7 @@ from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
-from opweave.problems.spec import Many, ManyOrNone, _as_tuple, preset, repeated
+from opweave.problems.spec import Many, ManyOrNone, _as_tuple, repeated, unless_given
 
 INPUT_KINDS = frozenset({"Input", "InputLayer", "input", "placeholder"})
 """A node of one of these kinds that has no predecessor is a graph input, not an operator."""
@@ -78,7 +78,7 @@ class _Node(_Part):
     view: bool | None = None
     alias_of: _Id | None = None
     nominal_bytes: _Bytes | None = None
-    out_shape: Annotated[Many[_Bytes] | None, BeforeValidator(_known_shape)] = preset(None)
+    out_shape: Annotated[Many[_Bytes] | None, BeforeValidator(_known_shape)] = unless_given(None)
     dtype: str | None = None
     module: str | None = None
 
@@ -91,8 +91,10 @@ class _Data(_Part):
     name: str = "graph"
     nodes: Annotated[Many[_Node], Field(min_length=1)]
     edges: Many[Annotated[tuple[_Id, _Id], _row("producer id", "consumer id")]]
-    outputs: ManyOrNone[_Id] = preset(None)
-    shared_params: ManyOrNone[Annotated[tuple[_Id, _Bytes, _Ids], _row("name", "bytes", "[node ids]")]] = preset(None)
+    outputs: ManyOrNone[_Id] = unless_given(None)
+    shared_params: ManyOrNone[Annotated[tuple[_Id, _Bytes, _Ids], _row("name", "bytes", "[node ids]")]] = unless_given(
+        None
+    )
 
 
 def from_node_edge(

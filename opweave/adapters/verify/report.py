@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, Count, Many, Name, Number, Seconds, Spec, preset
+from opweave.problems.spec import (
+    SCHEMA_VERSION,
+    Bytes,
+    BytesOrNone,
+    Count,
+    Many,
+    Name,
+    Number,
+    Seconds,
+    SecondsOrNone,
+    Spec,
+    unless_given,
+)
 
 CLOSE = 1e-5
 """Largest difference from the runtime's optimised run, relative to the largest value of an output, or to 1."""
@@ -51,10 +63,10 @@ class MemoryCheck(Spec):
     predicted: Many[int]
     measured: Many[int]
     given_peak: Bytes
-    default_peak: int | None = None
-    predicted_arena: int | None = None
-    allocator_peak: int | None = None
-    held_before: int | None = None
+    default_peak: BytesOrNone = unless_given(None)
+    predicted_arena: BytesOrNone = unless_given(None)
+    allocator_peak: BytesOrNone = unless_given(None)
+    held_before: BytesOrNone = unless_given(None)
     explanation: str = ""
 
     @property
@@ -93,7 +105,7 @@ class RunCost(Spec):
 
     seconds: Seconds
     process_bytes: Bytes
-    arena_bytes: int | None = None
+    arena_bytes: BytesOrNone = unless_given(None)
 
 
 class OperatorTime(Spec):
@@ -101,7 +113,7 @@ class OperatorTime(Spec):
 
     operator: Name
     measured: Seconds
-    predicted: float | None = None
+    predicted: SecondsOrNone = unless_given(None)
 
 
 class Verification(Spec):
@@ -125,7 +137,7 @@ class Verification(Spec):
         The largest absolute difference from that run (or from the original model if there is none).
     memory
         None for plans that order no memory, and for runtimes that provide no figures.
-    preset, as_planned
+    unless_given, as_planned
         The cost of a run of the original model with the runtime's default settings, and of a run of the planned model;
         None for plans that order no memory.
     times
@@ -148,10 +160,10 @@ class Verification(Spec):
     memory: MemoryCheck | None = None
     by_default: RunCost | None = None
     as_planned: RunCost | None = None
-    times: Many[OperatorTime] = preset(())
+    times: Many[OperatorTime] = unless_given(())
     claimed: Number | None = None
     claimed_assumptions: str = ""
-    notes: Many[str] = preset(())
+    notes: Many[str] = unless_given(())
 
     @property
     def passed(self) -> bool:

@@ -22,7 +22,17 @@ from opweave.problems.limits import MAX_BYTES
 from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number, preset
+from opweave.problems.spec import (
+    SCHEMA_VERSION,
+    Count,
+    FrozenDict,
+    Many,
+    Name,
+    Seconds,
+    Spec,
+    _plain_number,
+    unless_given,
+)
 from opweave.problems.words import counted
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
@@ -92,7 +102,7 @@ class BatchedSchedule(Solution):
     """
 
     batches: Many[Batch]
-    transfers: Many[BatchTransfer] = preset(())
+    transfers: Many[BatchTransfer] = unless_given(())
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Devices that run a batch of each operator."""

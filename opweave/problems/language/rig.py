@@ -16,7 +16,16 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel, Role
 from opweave.problems.language.number_types import RUNTIMES
 from opweave.problems.language.workload import LOGIT_BYTES, Workload
-from opweave.problems.spec import SCHEMA_VERSION, BytesByName, FrozenDict, Lists, Name, Spec, Table, preset
+from opweave.problems.spec import (
+    SCHEMA_VERSION,
+    BytesByName,
+    FrozenDict,
+    Lists,
+    Name,
+    Spec,
+    Table,
+    unless_given,
+)
 from opweave.problems.words import did_you_mean, refuse_unknown
 
 
@@ -53,9 +62,9 @@ class Rig(Spec):
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster
     host: Name | None = None
-    reserve: BytesByName = preset(FrozenDict())
-    efficiency: Table[Name, Efficiency] = preset(FrozenDict())
-    machines: Lists[Name, Name] = preset(FrozenDict())
+    reserve: BytesByName = unless_given(FrozenDict())
+    efficiency: Table[Name, Efficiency] = unless_given(FrozenDict())
+    machines: Lists[Name, Name] = unless_given(FrozenDict())
 
     @model_validator(mode="after")
     def _check(self) -> Self:

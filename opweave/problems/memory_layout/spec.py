@@ -38,8 +38,8 @@ from opweave.problems.spec import (
     Table,
     _plain_bytes,
     _plain_number,
-    preset,
     repeated,
+    unless_given,
 )
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted, refuse_unknown
@@ -75,9 +75,9 @@ class Lifetime(Spec):
     end: Moment
     bytes: Bytes
     alignment: Count = 1
-    pools: ManyOrNone[Name] = preset(None)
-    operators: Many[Name] = preset(())
-    traffic: BytesOrNone = preset(None)
+    pools: ManyOrNone[Name] = unless_given(None)
+    operators: Many[Name] = unless_given(())
+    traffic: BytesOrNone = unless_given(None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -110,10 +110,10 @@ class Pool(Spec):
     """
 
     name: Name
-    bytes: BytesOrNone = preset(None)
+    bytes: BytesOrNone = unless_given(None)
     alignment: Count = 1
-    speed: RateOrNone = preset(None)
-    operators: ManyOrNone[Name] = preset(None)
+    speed: RateOrNone = unless_given(None)
+    operators: ManyOrNone[Name] = unless_given(None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -149,8 +149,8 @@ class Layout(Solution):
         Pool of every storage; may be left out if there is only one.
     """
 
-    offset: Table[Name, Offset]
-    pool: Table[Name, Name] = preset(FrozenDict())
+    offset: Table[Name, int]
+    pool: Table[Name, Name] = unless_given(FrozenDict())
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +229,11 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     schema_version: Literal[1] = SCHEMA_VERSION
     graph: OpGraph = OpGraph.model_construct(name="", operators=(), tensors=())  # no validator is built by an import
     lifetimes: Many[Lifetime]
-    pools: Many[Pool] = preset((Pool.model_construct(name="arena"),))
-    fixed: Table[Name, Offset] = preset(FrozenDict())
-    together: Grid[Name] = preset(())
-    apart: Grid[Name] = preset(())
-    in_place: Grid[Name] = preset(())
+    pools: Many[Pool] = unless_given((Pool.model_construct(name="arena"),))
+    fixed: Table[Name, int] = unless_given(FrozenDict())
+    together: Grid[Name] = unless_given(())
+    apart: Grid[Name] = unless_given(())
+    in_place: Grid[Name] = unless_given(())
     objective: Literal["arena", "traffic"] = "arena"
 
     @model_validator(mode="after")

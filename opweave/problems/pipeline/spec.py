@@ -24,7 +24,7 @@ from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance,
 from opweave.problems.pipeline.referee import PipelineDetails, StageUse, judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import Amount, Count, FrozenDict, Many, ManyOrNone, Name, Spec, preset
+from opweave.problems.spec import Amount, Count, FrozenDict, Many, ManyOrNone, Name, Spec, unless_given
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
 
@@ -53,7 +53,7 @@ class Stage(Spec):
 
     device: Name
     operators: Many[Name]
-    replicas: Many[Name] = preset(())
+    replicas: Many[Name] = unless_given(())
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
     cluster: Cluster = Field(kw_only=False)
     costs: Costs | None = Field(None, kw_only=False)
     cuts: Cuts = "prefix"
-    order: ManyOrNone[Name] = preset(None)
+    order: ManyOrNone[Name] = unless_given(None)
     memory: MemoryModel = "additive"
     compression: Compression = 1.0
     include_compute: bool = True

@@ -22,7 +22,17 @@ from opweave.problems.on_cluster import MemoryModel, OnCluster
 from opweave.problems.placement.referee import PlacementDetails, call_intervals, check_calls, judge, judge_calls
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Name, Seconds, SecondsByName, Spec, Table, preset
+from opweave.problems.spec import (
+    SCHEMA_VERSION,
+    Count,
+    Many,
+    Name,
+    Seconds,
+    SecondsByName,
+    Spec,
+    Table,
+    unless_given,
+)
 from opweave.problems.words import counted
 
 __all__ = ["Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
@@ -70,7 +80,7 @@ class Schedule(Solution):
 
     device: Table[Name, Name]
     start: SecondsByName
-    transfers: Many[Transfer] = preset(())
+    transfers: Many[Transfer] = unless_given(())
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """The one device of every operator."""

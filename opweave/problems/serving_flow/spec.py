@@ -18,7 +18,7 @@ from opweave.problems.on_cluster import OnCluster
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.serving_flow.referee import ServingDetails, ServingUse, judge
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Lists, Name, RatesByNameOrNone, preset
+from opweave.problems.spec import SCHEMA_VERSION, Amount, Lists, Name, RatesByNameOrNone, unless_given
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["LayerBlocks", "ServingDetails", "ServingFlow", "ServingUse", "layer_chain"]
@@ -94,8 +94,8 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
     cluster: Cluster = Field(kw_only=False)
     rates: Lists[Name, Amount]
     entry: Entry = "first"
-    arriving: RatesByNameOrNone = preset(None)
-    leaving: RatesByNameOrNone = preset(None)
+    arriving: RatesByNameOrNone = unless_given(None)
+    leaving: RatesByNameOrNone = unless_given(None)
 
     @model_validator(mode="after")
     def _check(self) -> ServingFlow:

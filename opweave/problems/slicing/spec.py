@@ -37,7 +37,7 @@ from opweave.problems.slicing.geometry import (
 )
 from opweave.problems.slicing.play import Played, SlicedStep, SlicingDetails
 from opweave.problems.solution import Evaluation, Solution, Violation, broken
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, ManyOrNone, Name, Spec, Table, preset
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, ManyOrNone, Name, Spec, Table, unless_given
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
@@ -179,9 +179,9 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster = Field(kw_only=False)
     costs: Costs = Field(kw_only=False)
-    geometry: Table[Name, Geometry] = preset(FrozenDict())
+    geometry: Table[Name, Geometry] = unless_given(FrozenDict())
     layout: Layout = "channels_first"
-    order: ManyOrNone[Name] = preset(None)
+    order: ManyOrNone[Name] = unless_given(None)
     dimension: Literal["free", "rule"] = "free"
     transfers: Literal["refined", "paper"] = "refined"
     weights: Literal["resident", "streamed"] = "resident"
