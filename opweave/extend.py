@@ -4,7 +4,7 @@
 
 data
     ``Problem``, ``Solution``, ``Details``; fields ``Name``, ``Bytes``, ``Seconds``, ``Amount``, ``Count``, ``Many``,
-    ``Table``, ``FrozenDict``
+    ``FrozenDict``
 checking a plan
     ``Violation``, ``Timeline``, ``Recorder``, ``Resource``, ``Names``, ``ActivityKind``, ``BEFORE``, ``NEVER``,
     ``within_memory``
@@ -20,7 +20,7 @@ from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.problem import Problem
 from opweave.problems.rules import within_memory
 from opweave.problems.solution import Details, Solution, Violation
-from opweave.problems.spec import Amount, Bytes, Count, FrozenDict, Many, Name, Seconds, Table
+from opweave.problems.spec import Amount, Bytes, Count, FrozenDict, Many, Name, Seconds
 from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Resource, Timeline
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.trivial import trivial_bound
@@ -47,7 +47,6 @@ __all__ = [
     "Run",
     "Seconds",
     "Solution",
-    "Table",
     "Timeline",
     "Violation",
     "register_formulation",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -16,30 +16,22 @@ from opweave.problems.shown import MOST_ENTRIES, Bare, HasHtml, ShownInNotebooks
 from opweave.problems.spec import (
     SCHEMA_VERSION,
     Amount,
-    BytesOrNone,
+    Bytes,
     Count,
     FrozenDict,
-    Grid,
     Many,
-    ManyOrNone,
     Name,
-    OperationsOrNone,
-    RateGridOrNone,
-    RateOrNone,
-    RatesOrNone,
+    Operations,
+    Rate,
     Seconds,
     Spec,
-    Table,
     repeated,
-    unless_given,
 )
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted, did_you_mean
 
 
-def _ascending(sizes: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    if sizes is None:
-        return None
+def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:
     if repeated(sizes) is not None:
         raise ValueError("a batch size is listed more than once")
     return tuple(sorted(sizes))
@@ -50,15 +42,10 @@ def _number_or_matrix(value: object) -> str:
     return "matrix" if is_matrix else "number"
 
 
-if TYPE_CHECKING:
-    from opweave.problems.spec import Takes
-
-    Latency = Takes[float | str | Iterable[Iterable[float | str]], float | tuple[tuple[float, ...], ...]]
-else:
-    Latency = Annotated[
-        Annotated[Seconds, Tag("number")] | Annotated[Grid[Seconds], Tag("matrix")],
-        Discriminator(_number_or_matrix),
-    ]
+Latency = Annotated[
+    Annotated[Seconds, Tag("number")] | Annotated[Many[Many[Seconds]], Tag("matrix")],
+    Discriminator(_number_or_matrix),
+]
 """Seconds before the first byte arrives: one number for all links, or a matrix [from][to]."""
 
 
@@ -96,12 +83,12 @@ class Device(HasHtml, Spec):
     """
 
     name: Name
-    memory_bytes: BytesOrNone = unless_given(None)
-    flops_per_second: Annotated[OperationsOrNone, Field(gt=0.0)] = unless_given(None)
-    memory_bandwidth: Annotated[RateOrNone, Field(gt=0.0)] = unless_given(None)
-    launch_seconds: Seconds = unless_given(0.0)
-    batch_sizes: Annotated[ManyOrNone[Count], Field(min_length=1), AfterValidator(_ascending)] = unless_given(None)
-    watts: Annotated[ManyOrNone[Amount], Field(min_length=2, max_length=2)] = unless_given(None)
+    memory_bytes: Bytes | None = None
+    flops_per_second: Annotated[Operations, Field(gt=0.0)] | None = None
+    memory_bandwidth: Annotated[Rate, Field(gt=0.0)] | None = None
+    launch_seconds: Seconds = 0.0
+    batch_sizes: Annotated[Many[Count], Field(min_length=1), AfterValidator(_ascending)] | None = None
+    watts: Annotated[Many[Amount], Field(min_length=2, max_length=2)] | None = None
     group: Name | None = None
 
     @model_validator(mode="after")
@@ -165,11 +152,11 @@ class Cluster(ShownInNotebooks, Spec):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     devices: Annotated[Many[Device], Field(min_length=1)]
-    bandwidth: RateGridOrNone = unless_given(None)
-    rates: RatesOrNone = unless_given(None)
-    shared: RateOrNone = unless_given(None)
-    latency: Latency = unless_given(0.0)
-    notes: Table[str, str] = unless_given(FrozenDict())
+    bandwidth: Many[Many[Rate]] | None = None
+    rates: Many[Rate] | None = None
+    shared: Rate | None = None
+    latency: Latency = 0.0
+    notes: FrozenDict[str, str] = FrozenDict()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -152,8 +152,8 @@ def objections(rule: Constraint, problem: AnyProblemType, solution: Any) -> Iter
 class Precede(Constraint):
     """``before`` ends before ``after`` begins, whether or not data flows between them."""
 
-    before: Name = Field(kw_only=False)
-    after: Name = Field(kw_only=False)
+    before: Name
+    after: Name
 
     def check(self, problem: AnyProblemType) -> None:
         self._need_operators(problem, self.before, self.after)
@@ -183,8 +183,8 @@ class _OnDevices(Constraint):
 class _OneOnDevice(_OnDevices):
     """A rule about one operator and one device."""
 
-    op: Name = Field(kw_only=False)
-    device: Name = Field(kw_only=False)
+    op: Name
+    device: Name
 
     def check(self, problem: AnyProblemType) -> None:
         self._need_devices(problem, self.device)
@@ -194,7 +194,7 @@ class _OneOnDevice(_OnDevices):
 class _SeveralOnDevices(_OnDevices):
     """A rule about several operators."""
 
-    ops: Many[Name] = Field(min_length=2, kw_only=False)
+    ops: Annotated[Many[Name], Field(min_length=2)]
 
     def check(self, problem: AnyProblemType) -> None:
         self._need_several(problem, self.ops)
@@ -244,7 +244,7 @@ class Separate(_SeveralOnDevices):
 class Share(_OneOnDevice):
     """Exactly ``inputs`` inputs of ``op`` run on ``device``; 0 forbids the device."""
 
-    inputs: int = Field(ge=0, kw_only=False)
+    inputs: Annotated[int, Field(ge=0)]
 
     def check(self, problem: AnyProblemType) -> None:
         super().check(problem)
@@ -268,7 +268,7 @@ class Share(_OneOnDevice):
 class MaxDevices(_OnDevices):
     """At most ``count`` devices are used."""
 
-    count: Count = Field(kw_only=False)
+    count: Count
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         used = frozenset().union(*solution.devices_by_operator().values())
@@ -282,8 +282,8 @@ class MaxDevices(_OnDevices):
 class MemoryCap(_OnDevices):
     """``device`` never holds more than ``bytes``, as the problem counts memory."""
 
-    device: Name = Field(kw_only=False)
-    bytes: Bytes = Field(kw_only=False)
+    device: Name
+    bytes: Bytes
 
     def check(self, problem: AnyProblemType) -> None:
         self._need_devices(problem, self.device)

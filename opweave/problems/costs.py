@@ -14,20 +14,7 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError, warn_once_built
 from opweave.problems.roofline import bytes_moved, variants
 from opweave.problems.shown import Bare, HasHtml, brief
-from opweave.problems.spec import (
-    SCHEMA_VERSION,
-    Amount,
-    Count,
-    FrozenDict,
-    Many,
-    Name,
-    SecondsOrNone,
-    Share,
-    Spec,
-    Table,
-    repeated,
-    unless_given,
-)
+from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
 from opweave.problems.units import read_time
 from opweave.problems.words import counted
 
@@ -61,7 +48,7 @@ class Efficiency(Spec):
 
     arithmetic: Share = 1.0
     traffic: Share = 1.0
-    launch_seconds: SecondsOrNone = unless_given(None)
+    launch_seconds: Seconds | None = None
     overlap: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
 
 
@@ -98,9 +85,9 @@ class Costs(HasHtml, Spec):
     schema_version: Literal[1] = SCHEMA_VERSION
     operators: Many[Name]
     devices: Many[Name]
-    batches: Annotated[Many[Count], Field(min_length=1)] = unless_given((1,))
+    batches: Annotated[Many[Count], Field(min_length=1)] = (1,)
     table: tuple[tuple[Entry, ...], ...]
-    notes: Table[str, str] = unless_given(FrozenDict())
+    notes: FrozenDict[str, str] = FrozenDict()
 
     @field_validator("table", mode="before")
     @classmethod
@@ -363,9 +350,9 @@ class Calibration(Spec):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     device: Device
-    efficiency: Table[Name, Efficiency]
+    efficiency: FrozenDict[Name, Efficiency]
     default: Efficiency = Efficiency.model_construct()  # no validator is built by an import
-    errors: Table[Name, Amount] = unless_given(FrozenDict())
+    errors: FrozenDict[Name, Amount] = FrozenDict()
 
     def costs(self, graph: OpGraph) -> Costs:
         """Estimated times of a graph's operators on this device alone; see :meth:`Costs.roofline`."""

@@ -15,7 +15,7 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.on_cluster import OnCluster, held
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time, over_memory
 from opweave.problems.solution import TIME_TOLERANCE, Details, Violation, broken
-from opweave.problems.spec import Name, Seconds, Table
+from opweave.problems.spec import FrozenDict, Name, Seconds
 from opweave.problems.timeline import Activities, ActivityKind, Lifetimes, Names, Timeline, devices_and_ports, joined
 
 
@@ -31,8 +31,8 @@ class DeviceDetails(Details):
     """
 
     makespan: Seconds
-    memory_bytes: Table[Name, int]
-    memory_limits: Table[Name, int | None]
+    memory_bytes: FrozenDict[Name, int]
+    memory_limits: FrozenDict[Name, int | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,18 +14,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle, topological_order
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.shown import Bare, ShownInNotebooks, brief
-from opweave.problems.spec import (
-    SCHEMA_VERSION,
-    Bytes,
-    Extent,
-    Many,
-    ManyOrNone,
-    Name,
-    Operations,
-    Spec,
-    repeated,
-    unless_given,
-)
+from opweave.problems.spec import SCHEMA_VERSION, Bytes, Extent, Many, Name, Operations, Spec, repeated
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted
 
@@ -55,7 +44,7 @@ class Tensor(Spec):
     id: Name
     bytes: Bytes
     alias_of: Name | None = None
-    shape: ManyOrNone[Extent] = unless_given(None)
+    shape: Many[Extent] | None = None
     dtype: str | None = None
 
 
@@ -91,11 +80,11 @@ class Operator(Spec):
 
     id: Name
     kind: str = ""
-    inputs: Many[Name] = unless_given(())
-    outputs: Many[Name] = unless_given(())
-    workspace_bytes: Bytes = unless_given(0)
-    parameters: Many[Name] = unless_given(())
-    flops: Operations = unless_given(0.0)
+    inputs: Many[Name] = ()
+    outputs: Many[Name] = ()
+    workspace_bytes: Bytes = 0
+    parameters: Many[Name] = ()
+    flops: Operations = 0.0
     inplace_ok: bool = False
     module: str = ""
 
@@ -130,8 +119,8 @@ class OpGraph(ShownInNotebooks, Spec):
     name: str = "graph"
     operators: Many[Operator]
     tensors: Many[Tensor]
-    parameters: Many[Parameter] = unless_given(())
-    outputs: Many[Name] = unless_given(())
+    parameters: Many[Parameter] = ()
+    outputs: Many[Name] = ()
 
     @model_validator(mode="after")
     def _check(self) -> OpGraph:

@@ -11,9 +11,9 @@ from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel
 from pydantic._internal._model_construction import ModelMetaclass
 
 from opweave.problems.errors import InvalidInputError
@@ -32,14 +32,13 @@ MOST_ENTRIES, MOST_LETTERS = 4, 60
 """Most entries of a container and most letters of a text that a ``repr`` shows."""
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(Field, PrivateAttr))
 class LeanMeta(ModelMetaclass):
     """The class of opweave's data classes. It changes only what ``dir``, ``help`` and ``inspect.signature`` show."""
 
     def __dir__(cls) -> list[str]:  # noqa: N805  (a metaclass)
         return [name for name in super().__dir__() if not name.startswith("_") and name not in _CLUTTER]
 
-    if not TYPE_CHECKING:  # type checkers write the signature by themselves
+    if not TYPE_CHECKING:  # for type checkers, pydantic's plugin writes the signature
 
         @property
         def __signature__(cls) -> inspect.Signature:  # noqa: N805

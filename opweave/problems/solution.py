@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny, SerializerFun
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, HasHtml, ShownInNotebooks
-from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged, unless_given
+from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
@@ -100,7 +100,7 @@ class Evaluation(HasHtml, Played, Generic[DetailsT]):
     """
 
     objective: Number | None
-    violations: Many[Violation] = unless_given(())
+    violations: Many[Violation] = ()
     details: DetailsT | None = None
 
     _make_details: Callable[[], DetailsT] | None = PrivateAttr(default=None)

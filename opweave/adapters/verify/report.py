@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from opweave.problems.spec import (
-    SCHEMA_VERSION,
-    Bytes,
-    BytesOrNone,
-    Count,
-    Many,
-    Name,
-    Number,
-    Seconds,
-    SecondsOrNone,
-    Spec,
-    unless_given,
-)
+from opweave.problems.spec import SCHEMA_VERSION, Bytes, Count, Many, Name, Number, Seconds, Spec
 
 CLOSE = 1e-5
 """Largest difference from the runtime's optimised run, relative to the largest value of an output, or to 1."""
@@ -60,13 +48,13 @@ class MemoryCheck(Spec):
     """
 
     assumptions: str
-    predicted: Many[int]
-    measured: Many[int]
+    predicted: Many[Bytes]
+    measured: Many[Bytes]
     given_peak: Bytes
-    default_peak: BytesOrNone = unless_given(None)
-    predicted_arena: BytesOrNone = unless_given(None)
-    allocator_peak: BytesOrNone = unless_given(None)
-    held_before: BytesOrNone = unless_given(None)
+    default_peak: Bytes | None = None
+    predicted_arena: Bytes | None = None
+    allocator_peak: Bytes | None = None
+    held_before: Bytes | None = None
     explanation: str = ""
 
     @property
@@ -105,7 +93,7 @@ class RunCost(Spec):
 
     seconds: Seconds
     process_bytes: Bytes
-    arena_bytes: BytesOrNone = unless_given(None)
+    arena_bytes: Bytes | None = None
 
 
 class OperatorTime(Spec):
@@ -113,7 +101,7 @@ class OperatorTime(Spec):
 
     operator: Name
     measured: Seconds
-    predicted: SecondsOrNone = unless_given(None)
+    predicted: Seconds | None = None
 
 
 class Verification(Spec):
@@ -137,7 +125,7 @@ class Verification(Spec):
         The largest absolute difference from that run (or from the original model if there is none).
     memory
         None for plans that order no memory, and for runtimes that provide no figures.
-    unless_given, as_planned
+    by_default, as_planned
         The cost of a run of the original model with the runtime's default settings, and of a run of the planned model;
         None for plans that order no memory.
     times
@@ -160,10 +148,10 @@ class Verification(Spec):
     memory: MemoryCheck | None = None
     by_default: RunCost | None = None
     as_planned: RunCost | None = None
-    times: Many[OperatorTime] = unless_given(())
+    times: Many[OperatorTime] = ()
     claimed: Number | None = None
     claimed_assumptions: str = ""
-    notes: Many[str] = unless_given(())
+    notes: Many[str] = ()
 
     @property
     def passed(self) -> bool:

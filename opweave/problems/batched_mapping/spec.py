@@ -22,17 +22,7 @@ from opweave.problems.limits import MAX_BYTES
 from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import (
-    SCHEMA_VERSION,
-    Count,
-    FrozenDict,
-    Many,
-    Name,
-    Seconds,
-    Spec,
-    _plain_number,
-    unless_given,
-)
+from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
 from opweave.problems.words import counted
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
@@ -102,7 +92,7 @@ class BatchedSchedule(Solution):
     """
 
     batches: Many[Batch]
-    transfers: Many[BatchTransfer] = unless_given(())
+    transfers: Many[BatchTransfer] = ()
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Devices that run a batch of each operator."""
@@ -193,8 +183,8 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
     _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "_sums", "sizes_per_input"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    cluster: Cluster = Field(kw_only=False)
-    costs: Costs = Field(kw_only=False)
+    cluster: Cluster
+    costs: Costs
     batch: Annotated[Count, Field(le=LARGEST_BATCH)] = 1
     transfers: BatchTransfers = "delay"
     memory: BatchMemory = "buffers"

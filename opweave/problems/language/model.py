@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from opweave.problems.language.number_types import row_bytes
 from opweave.problems.shown import Bare, brief
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, Count, Extent, Many, Operations, Spec, unless_given
+from opweave.problems.spec import SCHEMA_VERSION, Bytes, Count, Extent, Many, Operations, Spec
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted
 
@@ -44,7 +44,7 @@ class Weights(Spec):
     role: Role
     bytes: Bytes
     elements: Extent
-    flops: Operations = unless_given(0.0)
+    flops: Operations = 0.0
     pieces: Count = 1
     used: Count = 1
 
@@ -84,9 +84,9 @@ class Cache(Spec):
     key_width: Extent
     value_width: Extent
     window: Count | None = None
-    flops: Operations = unless_given(0.0)
-    state_bytes: Bytes = unless_given(0)
-    state_flops: Operations = unless_given(0.0)
+    flops: Operations = 0.0
+    state_bytes: Bytes = 0
+    state_flops: Operations = 0.0
 
     def token_bytes(self, keys: str = "f16", values: str = "f16") -> int:
         """Bytes that one token takes, with keys and values in these types."""
@@ -184,11 +184,11 @@ class LanguageModel(Spec):
     layers: Annotated[Many[Layer], Field(min_length=1)]
     embedding: Weights
     head: Weights
-    tied_bytes: Bytes = unless_given(0)
+    tied_bytes: Bytes = 0
     hidden_bytes: Bytes
     vocabulary: Count
     longest: Count | None = None
-    idle_bytes: Bytes = unless_given(0)
+    idle_bytes: Bytes = 0
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -16,16 +16,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel, Role
 from opweave.problems.language.number_types import RUNTIMES
 from opweave.problems.language.workload import LOGIT_BYTES, Workload
-from opweave.problems.spec import (
-    SCHEMA_VERSION,
-    BytesByName,
-    FrozenDict,
-    Lists,
-    Name,
-    Spec,
-    Table,
-    unless_given,
-)
+from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name, Spec
 from opweave.problems.words import did_you_mean, refuse_unknown
 
 
@@ -62,9 +53,9 @@ class Rig(Spec):
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster
     host: Name | None = None
-    reserve: BytesByName = unless_given(FrozenDict())
-    efficiency: Table[Name, Efficiency] = unless_given(FrozenDict())
-    machines: Lists[Name, Name] = unless_given(FrozenDict())
+    reserve: FrozenDict[Name, Bytes] = FrozenDict()
+    efficiency: FrozenDict[Name, Efficiency] = FrozenDict()
+    machines: FrozenDict[Name, Many[Name]] = FrozenDict()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -155,7 +155,7 @@ def judge(problem: MemoryLayout, solution: Layout) -> Evaluation[LayoutDetails]:
             message = f"pool {pool.name!r} is filled up to {use.bytes:,} bytes: {excess:,} over its {pool.bytes:,}"
             found.append(broken("memory", message, float(excess)))
     objective = details.arena_bytes if problem.objective == "arena" else details.traffic_seconds
-    judged: Evaluation[LayoutDetails] = Evaluation(objective=objective, violations=tuple(found), details=details)
+    judged = Evaluation(objective=objective, violations=tuple(found), details=details)
     return judged.with_timeline(timeline)
 
 

@@ -26,20 +26,15 @@ from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import (
     SCHEMA_VERSION,
     Bytes,
-    BytesOrNone,
     Count,
     FrozenDict,
-    Grid,
     Many,
-    ManyOrNone,
     Name,
-    RateOrNone,
+    Rate,
     Spec,
-    Table,
     _plain_bytes,
     _plain_number,
     repeated,
-    unless_given,
 )
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted, refuse_unknown
@@ -75,9 +70,9 @@ class Lifetime(Spec):
     end: Moment
     bytes: Bytes
     alignment: Count = 1
-    pools: ManyOrNone[Name] = unless_given(None)
-    operators: Many[Name] = unless_given(())
-    traffic: BytesOrNone = unless_given(None)
+    pools: Many[Name] | None = None
+    operators: Many[Name] = ()
+    traffic: Bytes | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -110,10 +105,10 @@ class Pool(Spec):
     """
 
     name: Name
-    bytes: BytesOrNone = unless_given(None)
+    bytes: Bytes | None = None
     alignment: Count = 1
-    speed: RateOrNone = unless_given(None)
-    operators: ManyOrNone[Name] = unless_given(None)
+    speed: Rate | None = None
+    operators: Many[Name] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -149,8 +144,8 @@ class Layout(Solution):
         Pool of every storage; may be left out if there is only one.
     """
 
-    offset: Table[Name, int]
-    pool: Table[Name, Name] = unless_given(FrozenDict())
+    offset: FrozenDict[Name, Offset]
+    pool: FrozenDict[Name, Name] = FrozenDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +224,11 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     schema_version: Literal[1] = SCHEMA_VERSION
     graph: OpGraph = OpGraph.model_construct(name="", operators=(), tensors=())  # no validator is built by an import
     lifetimes: Many[Lifetime]
-    pools: Many[Pool] = unless_given((Pool.model_construct(name="arena"),))
-    fixed: Table[Name, int] = unless_given(FrozenDict())
-    together: Grid[Name] = unless_given(())
-    apart: Grid[Name] = unless_given(())
-    in_place: Grid[Name] = unless_given(())
+    pools: Many[Pool] = (Pool.model_construct(name="arena"),)
+    fixed: FrozenDict[Name, Offset] = FrozenDict()
+    together: Many[Many[Name]] = ()
+    apart: Many[Many[Name]] = ()
+    in_place: Many[Many[Name]] = ()
     objective: Literal["arena", "traffic"] = "arena"
 
     @model_validator(mode="after")

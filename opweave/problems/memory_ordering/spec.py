@@ -19,7 +19,7 @@ from opweave.problems.measures import bytes_after_steps, bytes_over_time
 from opweave.problems.on_cluster import wrong_order
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Details, Evaluation, Solution, broken
-from opweave.problems.spec import SCHEMA_VERSION, BytesOrNone, FrozenDict, Many, Name, unless_given
+from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name
 from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
 
 __all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
@@ -113,7 +113,7 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
     schema_version: Literal[1] = SCHEMA_VERSION
     objective: Literal["peak", "total"] = "peak"
     in_place: InPlace = "none"
-    limit_bytes: BytesOrNone = unless_given(None)
+    limit_bytes: Bytes | None = None
     inputs: Literal["freed", "kept", "excluded"] = "freed"
     outputs: Literal["kept", "excluded"] = "kept"
 
@@ -266,7 +266,7 @@ def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfi
         message = f"{most:,} bytes are live at {where}: {most - limit:,} over the limit of {limit:,}"
         found.append(broken("limit", message, float(most - limit)))
     objective = most if problem.objective == "peak" else profile.total_bytes
-    judged: Evaluation[MemoryProfile] = Evaluation(objective=objective, violations=tuple(found), details=profile)
+    judged = Evaluation(objective=objective, violations=tuple(found), details=profile)
     return judged.with_timeline(timeline)
 
 

@@ -15,7 +15,7 @@ from opweave.problems.on_cluster import held
 from opweave.problems.pipeline.order import Crossings
 from opweave.problems.rules import over_memory
 from opweave.problems.solution import Details, Evaluation, Violation, broken
-from opweave.problems.spec import Duration, Many, Name, unless_given
+from opweave.problems.spec import Duration, Many, Name
 from opweave.problems.timeline import Activities, ActivityKind, Names, Recorder, Resource, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ class StageUse(Details):
     """
 
     device: Name
-    replicas: Many[Name] = unless_given(())
+    replicas: Many[Name] = ()
     operators: int
     compute_seconds: Duration
     memory_bytes: int
     memory_limit: int | None
-    sent_tensors: Many[Name] = unless_given(())
+    sent_tensors: Many[Name] = ()
     sent_bytes: int = 0
     send_seconds: Duration = 0.0
     receive_seconds: Duration = 0.0

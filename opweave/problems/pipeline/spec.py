@@ -24,7 +24,7 @@ from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance,
 from opweave.problems.pipeline.referee import PipelineDetails, StageUse, judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import Amount, Count, FrozenDict, Many, ManyOrNone, Name, Spec, unless_given
+from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
 
@@ -53,7 +53,7 @@ class Stage(Spec):
 
     device: Name
     operators: Many[Name]
-    replicas: Many[Name] = unless_given(())
+    replicas: Many[Name] = ()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -175,10 +175,10 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
     )
 
     schema_version: Literal[2] = 2
-    cluster: Cluster = Field(kw_only=False)
-    costs: Costs | None = Field(None, kw_only=False)
+    cluster: Cluster
+    costs: Costs | None = None
     cuts: Cuts = "prefix"
-    order: ManyOrNone[Name] = unless_given(None)
+    order: Many[Name] | None = None
     memory: MemoryModel = "additive"
     compression: Compression = 1.0
     include_compute: bool = True

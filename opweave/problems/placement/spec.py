@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from opweave.problems import on_cluster
 from opweave.problems.arrays import IntArray
@@ -22,17 +22,7 @@ from opweave.problems.on_cluster import MemoryModel, OnCluster
 from opweave.problems.placement.referee import PlacementDetails, call_intervals, check_calls, judge, judge_calls
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import (
-    SCHEMA_VERSION,
-    Count,
-    Many,
-    Name,
-    Seconds,
-    SecondsByName,
-    Spec,
-    Table,
-    unless_given,
-)
+from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.words import counted
 
 __all__ = ["Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
@@ -78,9 +68,9 @@ class Schedule(Solution):
         ``"blocking"``.
     """
 
-    device: Table[Name, Name]
-    start: SecondsByName
-    transfers: Many[Transfer] = unless_given(())
+    device: FrozenDict[Name, Name]
+    start: FrozenDict[Name, Seconds]
+    transfers: Many[Transfer] = ()
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """The one device of every operator."""
@@ -165,8 +155,8 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
     unit: ClassVar[str] = "seconds"
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    cluster: Cluster = Field(kw_only=False)
-    costs: Costs = Field(kw_only=False)
+    cluster: Cluster
+    costs: Costs
     transfers: TransferModel = "one_port_tensor"
     memory: MemoryModel = "additive"
     host: Name | None = None

@@ -233,9 +233,7 @@ def judge(problem: ServingFlow, solution: LayerBlocks) -> Evaluation[ServingDeta
     broken = (*_too_much(problem, blocks), *_no_way(problem, blocks, flow))
     if not flow.tokens:
         return Evaluation(objective=None, violations=broken)
-    details = _details(problem, blocks, flow)
-    seconds = float(1 / flow.tokens)
-    judged: Evaluation[ServingDetails] = Evaluation(objective=seconds, violations=broken, details=details)
+    judged = Evaluation(objective=float(1 / flow.tokens), violations=broken, details=_details(problem, blocks, flow))
     return judged.with_timeline(timeline(problem, blocks, flow))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
@@ -18,7 +18,7 @@ from opweave.problems.on_cluster import OnCluster
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.serving_flow.referee import ServingDetails, ServingUse, judge
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Lists, Name, RatesByNameOrNone, unless_given
+from opweave.problems.spec import SCHEMA_VERSION, Amount, FrozenDict, Many, Name, Rate
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["LayerBlocks", "ServingDetails", "ServingFlow", "ServingUse", "layer_chain"]
@@ -29,7 +29,7 @@ Entry = Literal["first", "any"]
 class LayerBlocks(Solution):
     """The layers that every device holds, consecutive and in their order; devices without layers are left out."""
 
-    operators: Lists[Name, Name]
+    operators: FrozenDict[Name, Many[Name]]
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Devices that hold each layer."""
@@ -91,11 +91,11 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
     unit: ClassVar[str] = "seconds"
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    cluster: Cluster = Field(kw_only=False)
-    rates: Lists[Name, Amount]
+    cluster: Cluster
+    rates: FrozenDict[Name, Many[Amount]]
     entry: Entry = "first"
-    arriving: RatesByNameOrNone = unless_given(None)
-    leaving: RatesByNameOrNone = unless_given(None)
+    arriving: FrozenDict[Name, Rate] | None = None
+    leaving: FrozenDict[Name, Rate] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> ServingFlow:

@@ -24,7 +24,7 @@ from opweave.problems.slicing.columns import (
     plan_columns,
 )
 from opweave.problems.solution import Details
-from opweave.problems.spec import Duration, FrozenDict, Many, Name, Table
+from opweave.problems.spec import Duration, FrozenDict, Many, Name
 from opweave.problems.timeline import BEFORE, LARGEST, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ class SlicedStep(Details):
     dimension: str
     start: Duration
     end: Duration
-    shares: Table[Name, float]
-    transfer_seconds: Table[Name, Duration]
-    compute_seconds: Table[Name, Duration]
-    bytes_in: Table[Name, int]
+    shares: FrozenDict[Name, float]
+    transfer_seconds: FrozenDict[Name, Duration]
+    compute_seconds: FrozenDict[Name, Duration]
+    bytes_in: FrozenDict[Name, int]
     airtime: Duration
     slowest: Name
 
@@ -78,8 +78,8 @@ class SlicingDetails(Details):
 
     latency: Duration
     steps: Many[SlicedStep]
-    memory_bytes: Table[Name, int]
-    memory_limits: Table[Name, int | None]
+    memory_bytes: FrozenDict[Name, int]
+    memory_limits: FrozenDict[Name, int | None]
 
 
 class Moves(NamedTuple):

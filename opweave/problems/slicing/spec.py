@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
@@ -37,7 +37,7 @@ from opweave.problems.slicing.geometry import (
 )
 from opweave.problems.slicing.play import Played, SlicedStep, SlicingDetails
 from opweave.problems.solution import Evaluation, Solution, Violation, broken
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, ManyOrNone, Name, Spec, Table, unless_given
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Spec
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
@@ -76,7 +76,7 @@ class Slices(Solution):
     """
 
     devices: Many[Name]
-    slices: Table[Name, Slice]
+    slices: FrozenDict[Name, Slice]
     order: Many[Name]
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
@@ -177,11 +177,11 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    cluster: Cluster = Field(kw_only=False)
-    costs: Costs = Field(kw_only=False)
-    geometry: Table[Name, Geometry] = unless_given(FrozenDict())
+    cluster: Cluster
+    costs: Costs
+    geometry: FrozenDict[Name, Geometry] = FrozenDict()
     layout: Layout = "channels_first"
-    order: ManyOrNone[Name] = unless_given(None)
+    order: Many[Name] | None = None
     dimension: Literal["free", "rule"] = "free"
     transfers: Literal["refined", "paper"] = "refined"
     weights: Literal["resident", "streamed"] = "resident"

@@ -14,7 +14,7 @@ from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Shown, find_view
 from opweave.problems.solution import AnySolution, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Number, Spec, unless_given
+from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Number, Spec
 from opweave.problems.words import counted
 from opweave.solvers.arguments import checked_time_limit, checked_whole
 from opweave.solvers.questions.changes import changed
@@ -119,11 +119,11 @@ class Conflict(Shown, Spec):
     schema_version: Literal[1] = SCHEMA_VERSION
     problem: str
     status: Literal["conflict", "feasible", "unknown"]
-    items: Many[Requirement] = unless_given(())
+    items: Many[Requirement] = ()
     irreducible: bool = False
-    proofs: Many[Proof] = unless_given(())
-    witnesses: Many[AnySolution | None] = unless_given(())
-    mends: Many[Mend] = unless_given(())
+    proofs: Many[Proof] = ()
+    witnesses: Many[AnySolution | None] = ()
+    mends: Many[Mend] = ()
     plan: AnySolution | None = None
     reason: str = ""
 
