@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
+from math import isnan
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from opweave.problems.arrays import FloatMatrix
+from opweave.problems.arrays import FloatArray, FloatMatrix
 from opweave.problems.errors import InvalidInputError, check_plausible
 from opweave.problems.shown import MOST_ENTRIES, Bare, HasHtml, ShownInNotebooks, changed_fields
 from opweave.problems.spec import (
@@ -294,19 +295,19 @@ class Cluster(ShownInNotebooks, Spec):
         """
         if size < 0:
             raise InvalidInputError(f"{size} bytes cannot be moved; a size is 0 or more")
-        start, end = self._position(source), self._position(target)
-        rate = float(self.effective_bandwidth[start, end])
-        if rate == 0.0:
+        index = self.device_index
+        for name in (each for each in (source, target) if each not in index):
+            known = ", ".join(map(repr, index))
+            raise InvalidInputError(f"the cluster has no device {name!r}; it has {known}{did_you_mean(name, index)}")
+        seconds = float(self.link_seconds(index[source], index[target], size))
+        if isnan(seconds):
             raise InvalidInputError(f"no link or chain of links leads from device {source!r} to {target!r}")
-        return float(self.effective_latency[start, end]) + size / rate
+        return seconds
 
-    def _position(self, name: str) -> int:
-        if name not in self.device_index:
-            known = ", ".join(map(repr, self.device_index))
-            raise InvalidInputError(
-                f"the cluster has no device {name!r}; it has {known}{did_you_mean(name, self.device_index)}"
-            )
-        return self.device_index[name]
+    def link_seconds(self, source: Any, target: Any, size: Any) -> FloatArray:
+        """Latency + size / bandwidth, elementwise, for devices by position; NaN where no links lead to the target."""
+        rate, latency = self.effective_bandwidth[source, target], self.effective_latency[source, target]
+        return np.where(rate > 0.0, latency + size / np.where(rate > 0.0, rate, 1.0), np.nan)
 
     def _swappable(self, first: int, second: int) -> bool:
         if self.rates is not None and self.rates[first] != self.rates[second]:

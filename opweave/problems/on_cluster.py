@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -15,8 +15,8 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
-from opweave.problems.solution import Evaluation, Violation, broken
-from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names, Timeline
+from opweave.problems.solution import Refereed, Violation, broken
+from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names
 from opweave.problems.words import refuse_unknown
 
 MemoryModel = Literal["additive", "parameters"]
@@ -24,7 +24,7 @@ MemoryModel = Literal["additive", "parameters"]
 ``"additive"``: also the storages that they write (an alias owns none) and their workspaces."""
 
 
-class OnCluster:
+class OnCluster(Refereed):
     """A mixin for problems that have a cluster."""
 
     if TYPE_CHECKING:
@@ -32,11 +32,6 @@ class OnCluster:
         cluster: Cluster
         constraints: tuple[Constraint, ...]
         memory: Any
-        _replay: Callable[[Any], Evaluation[Any]]
-
-    def play(self, solution: Any) -> Timeline | None:
-        """Carry out a solution, valid or not, and record what happens when; None if that is not possible."""
-        return self._replay(solution).timeline
 
     def runs(self, solution: Any) -> tuple[IntArray, IntArray, IntArray]:
         """Operator, device and number of inputs of every run whose names are known. Shape (runs,)."""

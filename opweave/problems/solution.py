@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer
 
@@ -138,6 +138,35 @@ class Evaluation(HasHtml, Played, Generic[DetailsT]):
     def feasible(self) -> bool:
         """Whether the solution obeys every rule."""
         return not self.violations
+
+
+class Refereed:
+    """How problems of opweave judge a solution: if they can carry it out, what is wrong with that, and what it takes.
+
+    ``playable_despite`` has the rules of :meth:`unusable` that do not keep a solution from being carried out.
+    """
+
+    playable_despite: ClassVar[frozenset[str]] = frozenset()
+
+    def unusable(self, solution: Any) -> Iterable[Violation]:
+        """Say why a solution cannot be carried out."""
+        raise NotImplementedError
+
+    def carry_out(self, solution: Any) -> Any:
+        """What happens: an object with ``objective``, ``timeline``, ``violations()`` and ``details()``."""
+        raise NotImplementedError
+
+    def play(self, solution: Any) -> Timeline | None:
+        """Carry out a solution, valid or not, and record what happens when; None if that is not possible."""
+        return self._replay(solution).timeline
+
+    def _replay(self, solution: Any) -> Evaluation[Any]:
+        found = tuple(self.unusable(solution))
+        if any(each.rule not in self.playable_despite for each in found):
+            return Evaluation(objective=None, violations=found)
+        done = self.carry_out(solution)
+        judged: Evaluation[Any] = Evaluation(objective=done.objective, violations=(*found, *done.violations()))
+        return judged.with_timeline(done.timeline).with_details(done.details)
 
 
 def solution_of(given: SolutionT | Answer[SolutionT], kind: type[SolutionT]) -> SolutionT:

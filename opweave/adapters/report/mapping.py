@@ -9,9 +9,10 @@ from typing import Any
 from opweave.adapters.report.view import Row, View
 from opweave.adapters.report.workbench.data import Panel
 from opweave.adapters.runtimes.plan_exports import device_map
+from opweave.problems.device_play import DeviceDetails
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.measures import throughput
-from opweave.problems.placement.spec import Placement, PlacementDetails, Schedule
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.slicing.play import SlicedStep
 from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
 from opweave.problems.timeline import ActivityKind
@@ -19,7 +20,7 @@ from opweave.problems.units import precise_seconds, readable_rate, readable_shar
 from opweave.problems.words import counted
 
 
-class PlacementView(View[Placement, Schedule, PlacementDetails]):
+class PlacementView(View[Placement, Schedule, DeviceDetails]):
     """The makespan, the gain against one device, and the work of every device."""
 
     problem_type = Placement

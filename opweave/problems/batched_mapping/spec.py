@@ -6,7 +6,7 @@ Platforms". The decisions and rules are those of its equations (1)-(7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from math import fsum, isnan
 from typing import Annotated, ClassVar, Literal
@@ -15,13 +15,13 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.referee import BatchedDetails, columns_of, judge
+from opweave.problems.batched_mapping.referee import BatchedDetails, Carried, columns_of, unusable
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.limits import MAX_BYTES
 from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time
 from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.solution import Solution, Violation
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
 from opweave.problems.words import counted
 
@@ -295,8 +295,11 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
         there = (operator >= 0) & (device >= 0) & (count > 0)
         return operator[there], device[there], count[there]
 
-    def _replay(self, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
-        return judge(self, solution)
+    def unusable(self, solution: BatchedSchedule) -> Iterator[Violation]:
+        return unusable(self, solution)
+
+    def carry_out(self, solution: BatchedSchedule) -> Carried:
+        return Carried(self, solution)
 
 
 def sums_up_to(most: int, choices: Iterable[Iterable[int]]) -> frozenset[int]:

@@ -6,7 +6,7 @@ Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inferen
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -18,14 +18,15 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import Costs
+from opweave.problems.device_play import DeviceDetails
 from opweave.problems.on_cluster import MemoryModel, OnCluster
-from opweave.problems.placement.referee import PlacementDetails, call_intervals, check_calls, judge, judge_calls
+from opweave.problems.placement.referee import Calls, Carried, check_calls, unusable
 from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.solution import Solution, Violation
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.words import counted
 
-__all__ = ["Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
+__all__ = ["Placement", "Schedule", "Transfer", "TransferModel"]
 
 TransferModel = Literal["one_port_tensor", "one_port_edge", "delay", "blocking"]
 
@@ -77,7 +78,7 @@ class Schedule(Solution):
         return {name: frozenset((device,)) for name, device in self.device.items()}
 
 
-class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
+class Placement(OnCluster, Problem[Schedule, DeviceDetails]):
     """Give every operator a device and a start so that the makespan, the end of the last operator, is smallest.
 
     An operator runs without interruption for its cost in seconds on its device, and a device runs one operator at a
@@ -101,13 +102,11 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
         other operators make; then its operators run one after the other; then it returns every tensor that other
         operators read. It begins when all its inputs are in host memory, its outputs are there when it ends, and
         its accelerator does nothing else meanwhile. No data may leave a call and come back into it. The host runs any
-        number of operators at the same time, or ``host_cores``, and its operators use host memory directly.
+        number of operators at the same time, and its operators use host memory directly.
     host
         The device of ``"blocking"`` whose memory all tensors pass through; None for the other readings.
     max_calls
         Most calls of each accelerator under ``"blocking"``; None for any number.
-    host_cores
-        Most operators that the host runs at the same time under ``"blocking"``; None for any number.
     memory
         What a device holds all the time. ``"additive"``: the parameters of its operators (a shared one counted once),
         the storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
@@ -154,6 +153,10 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
     solution_type: ClassVar[type[Solution]] = Schedule
     unit: ClassVar[str] = "seconds"
 
+    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
+        {"host_cores": ((None,), "the host runs any number of operators at the same time")}
+    )
+
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster
     costs: Costs
@@ -161,7 +164,6 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
     memory: MemoryModel = "additive"
     host: Name | None = None
     max_calls: Count | None = 1
-    host_cores: Count | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Placement:
@@ -198,8 +200,7 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
 
     def assumptions(self) -> str:
         calls = "any number of calls" if self.max_calls is None else f"at most {counted(self.max_calls, 'call')}"
-        cores = "" if self.host_cores is None else f", {counted(self.host_cores, 'core')} of the host"
-        blocking = f", {calls} of an accelerator{cores}" if self.transfers == "blocking" else ""
+        blocking = f", {calls} of an accelerator" if self.transfers == "blocking" else ""
         return f"makespan, transfers {self.transfers}{blocking}, memory {self.memory}"
 
     def intervals(self, solution: Schedule) -> Mapping[str, tuple[float, float]]:
@@ -208,7 +209,7 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
         Under ``"blocking"``, those of its call if it runs on an accelerator.
         """
         if self.transfers == "blocking":
-            return call_intervals(self, solution)
+            return {} if any(self.unusable(solution)) else Calls(self, solution).intervals()
         when = {}
         for name, costs in self.known_seconds.items():
             device, start = solution.device.get(name), solution.start.get(name)
@@ -223,5 +224,8 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
         there = np.flatnonzero(device >= 0)
         return there, device[there], np.ones_like(there)
 
-    def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
-        return judge_calls(self, solution) if self.transfers == "blocking" else judge(self, solution)
+    def unusable(self, solution: Schedule) -> Iterator[Violation]:
+        return unusable(self, solution)
+
+    def carry_out(self, solution: Schedule) -> Calls | Carried:
+        return Calls(self, solution) if self.transfers == "blocking" else Carried(self, solution)

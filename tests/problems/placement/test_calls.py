@@ -51,21 +51,6 @@ def broken(problem: ow.Placement, solution: ow.Schedule) -> set[str]:
     return {violation.rule for violation in problem.evaluate(solution).violations}
 
 
-def test_the_host_runs_as_many_operators_as_it_has_cores() -> None:
-    """Operators b and c beside each other need two cores; one may start when the other ends."""
-    together, in_turn = plan("cpu cpu cpu cpu", 0, 10, 10, 20), plan("cpu cpu cpu cpu", 0, 10, 20, 30)
-    assert problem(host_cores=2).evaluate(together).feasible
-    judged = problem(host_cores=1).evaluate(together)
-    assert [(each.rule, each.excess) for each in judged.violations] == [("cores", 10.0)]
-    assert "'c' starts at 10 s, while the host runs 1: host_cores=1" in judged.violations[0].message
-    assert problem(host_cores=1).evaluate(in_turn).feasible
-    idle = ow.Costs.from_table({name: {"gpu": 1.0, "cpu": 0.0 if name == "c" else 10.0} for name in NAMES})
-    assert problem(host_cores=1, costs=idle).evaluate(plan("cpu cpu cpu cpu", 0, 10, 20, 20)).feasible
-    assert broken(problem(host_cores=1, costs=idle), plan("cpu cpu cpu cpu", 0, 10, 15, 20)) == {"cores"}
-    with pytest.raises(ow.InvalidSpecError, match="host_cores is for transfers='blocking'"):
-        problem(host=None, transfers="delay", host_cores=2)
-
-
 def test_a_call_brings_in_runs_and_returns() -> None:
     # cpu: a until 10, and c beside the call; gpu: "of a" in 2, b 1, "of b" out 3, until 16; cpu: d from 20
     judged = problem().evaluate(plan("cpu gpu cpu cpu", 0.0, 10.0, 10.0, 20.0))
