@@ -297,6 +297,23 @@ class Recorder:
         self._causes += [(row, cause, brought) for cause, brought in after]
         return row
 
+    def transfer(
+        self,
+        ports: tuple[int, int],
+        what: int,
+        start: float,
+        end: float,
+        *,
+        size: int,
+        number: int = 0,
+        after: Sequence[tuple[int, int]] = (),
+    ) -> int:
+        """Record both ends of a transfer, at a sending and at a receiving port; return the row of the second one."""
+        row = self.rows
+        for kind, port, twin in zip((ActivityKind.SEND, ActivityKind.RECEIVE), ports, (row + 1, row), strict=True):
+            self.activity(kind, port, what, start, end, size=size, number=number, twin=twin, after=after)
+        return row + 1
+
     def lifetime(self, storage: int, resource: int, begin: float, end: float, size: int) -> None:
         """Record the bytes of a storage unless they are 0; sizes above :data:`LARGEST` are recorded as that."""
         if size:

@@ -9,8 +9,8 @@ from typing import Any
 from opweave.adapters.report.view import Row, View
 from opweave.adapters.report.workbench.data import Panel
 from opweave.adapters.runtimes.plan_exports import device_map
-from opweave.problems.device_play import DeviceDetails
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
+from opweave.problems.device_play import DeviceDetails
 from opweave.problems.measures import throughput
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.slicing.play import SlicedStep

@@ -6,7 +6,7 @@ Machine Learning" (ASPLOS 2023).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -19,10 +19,10 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.limits import MAX_BYTES
-from opweave.problems.memory_layout.referee import Columns, LayoutDetails, PoolUse, judge, play
+from opweave.problems.memory_layout.referee import Carried, Columns, LayoutDetails, PoolUse, unusable
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.shown import Bare
-from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.solution import Refereed, Solution, Violation
 from opweave.problems.spec import (
     SCHEMA_VERSION,
     Bytes,
@@ -36,7 +36,6 @@ from opweave.problems.spec import (
     _plain_number,
     repeated,
 )
-from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted, refuse_unknown
 
 Moment = Annotated[int | float, BeforeValidator(_plain_number), Field(ge=-MAX_BYTES, le=MAX_BYTES)]
@@ -177,7 +176,7 @@ class Block:
         return " = ".join(each.id for each in self.members)
 
 
-class MemoryLayout(Problem[Layout, LayoutDetails]):
+class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     """Find an offset, and with several pools a pool, for every storage.
 
     Two storages in one pool whose lifetimes overlap must not overlap in space.
@@ -220,6 +219,7 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Layout
+    playable_despite: ClassVar[frozenset[str]] = frozenset({"unknown"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
     graph: OpGraph = OpGraph.model_construct(name="", operators=(), tensors=())  # no validator is built by an import
@@ -280,11 +280,11 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         pools = ", ".join(f"{pool.name} ({size})" for pool, size in zip(self.pools, sizes, strict=True))
         return f"{self.objective}, {pools}"
 
-    def play(self, solution: Layout) -> Timeline | None:
-        return play(self, solution)
+    def unusable(self, solution: Layout) -> Iterator[Violation]:
+        return unusable(self, solution)
 
-    def _replay(self, solution: Layout) -> Evaluation[LayoutDetails]:
-        return judge(self, solution)
+    def carry_out(self, solution: Layout) -> Carried:
+        return Carried(self, solution)
 
     @property
     def size(self) -> int:
@@ -294,15 +294,6 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         """Name of the pool in which a layout has a storage; None if it says nothing about that."""
         only = self.pools[0].name if len(self.pools) == 1 else None
         return solution.pool.get(storage, only) if solution.pool else only
-
-    def pools_of(self, solution: Layout) -> dict[str, int | None]:
-        """Position of the pool of each storage in a layout; None if it names none that the problem has."""
-        if not solution.pool:
-            only = 0 if len(self.pools) == 1 else None
-            return dict.fromkeys(self.index, only)
-        index, named = self.pool_index, dict(solution.pool.items())
-        usual = self.pools[0].name if len(self.pools) == 1 else ""
-        return {name: index.get(named.get(name, usual)) for name in self.index}
 
     def may_stand_in(self, storage: Lifetime, pool: Pool) -> bool:
         """Whether a storage may stand in a pool as far as its own ``pools`` and their operators are concerned."""
@@ -318,18 +309,14 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     @cached_property
     def columns(self) -> Columns:
         """The blocks as columns."""
-        if not self.in_place:
-            return Columns.of(map(attrgetter("id", "begin", "end", "bytes", "alignment", "id"), self.lifetimes))
-        return Columns.of(
-            (
-                each.name,
-                each.begin,
-                each.end,
-                each.bytes,
-                max(one.alignment for one in each.members),
-                each.members[0].id,
-            )
-            for each in self.blocks
+        blocks = self.blocks
+        return Columns(
+            begin=np.asarray([each.begin for each in blocks], dtype=np.float64),
+            end=np.asarray([each.end for each in blocks], dtype=np.float64),
+            bytes=np.asarray([each.bytes for each in blocks], dtype=np.int64),
+            alignment=np.asarray([max(one.alignment for one in each.members) for each in blocks], dtype=np.int64),
+            firsts=tuple(each.members[0].id for each in blocks),
+            names=tuple(each.name for each in blocks),
         )
 
     @cached_property
@@ -350,8 +337,6 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The storages, those at one place as one block, in the order of their first members."""
-        if not self.in_place:
-            return tuple(Block.of((each,)) for each in self.lifetimes)
         groups = united(self.index, self.in_place)
         return tuple(Block.of(tuple(self.lifetimes[row] for row in rows)) for rows in groups)
 

@@ -6,7 +6,7 @@ Sources: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from opweave.problems.graph_arrays import in_order
 from opweave.problems.measures import bytes_after_steps, bytes_over_time
 from opweave.problems.on_cluster import wrong_order
 from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Details, Evaluation, Solution, broken
+from opweave.problems.solution import Details, Refereed, Solution, Violation, broken
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name
 from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
 
@@ -65,7 +65,7 @@ class MemoryProfile(Details):
     transient: Many[int]
 
 
-class MemoryOrdering(Problem[Ordering, MemoryProfile]):
+class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
     """Find a topological order with the smallest peak, or the smallest total, of live bytes.
 
     A storage (a tensor and all its aliases) is live from its producer's step to the last step that reads it, both
@@ -108,6 +108,7 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
 
     solution_type: ClassVar[type[Solution]] = Ordering
     unit: ClassVar[str] = "bytes"
+    playable_despite: ClassVar[frozenset[str]] = frozenset({"precedence"})
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"limit_bytes": None})
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -128,11 +129,11 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
         limit = "" if self.limit_bytes is None else f", limit {self.limit_bytes:,} bytes"
         return f"{self.objective}, in place {self.in_place}, inputs {self.inputs}, outputs {self.outputs}{limit}"
 
-    def play(self, solution: Ordering) -> Timeline | None:
-        return self._replay(solution).timeline
+    def unusable(self, solution: Ordering) -> Iterator[Violation]:
+        return wrong_order(self.graph, solution.order)
 
-    def _replay(self, solution: Ordering) -> Evaluation[MemoryProfile]:
-        return judge(self, solution)
+    def carry_out(self, solution: Ordering) -> Carried:
+        return Carried(self, solution)
 
 
 def given_order(problem: MemoryOrdering) -> Ordering:
@@ -253,21 +254,25 @@ def _activities(problem: MemoryOrdering, names: Names, step: IntArray) -> Activi
     )
 
 
-def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfile]:
-    """Judge a solution against all rules except the side constraints."""
-    found = list(wrong_order(problem.graph, solution.order))
-    if any(each.rule != "precedence" for each in found):
-        return Evaluation(objective=None, violations=tuple(found))
-    timeline = play(problem, solution)
-    profile = _profile(solution, timeline)
-    most, limit = profile.peak_bytes, problem.limit_bytes
-    if limit is not None and most > limit:
-        where = "the start" if profile.peak_operator is None else repr(profile.peak_operator)
-        message = f"{most:,} bytes are live at {where}: {most - limit:,} over the limit of {limit:,}"
-        found.append(broken("limit", message, float(most - limit)))
-    objective = most if problem.objective == "peak" else profile.total_bytes
-    judged = Evaluation(objective=objective, violations=tuple(found), details=profile)
-    return judged.with_timeline(timeline)
+class Carried:
+    """What an order takes."""
+
+    def __init__(self, problem: MemoryOrdering, solution: Ordering) -> None:
+        self.timeline = play(problem, solution)
+        self._limit, self._profile = problem.limit_bytes, _profile(solution, self.timeline)
+        self.objective = self._profile.peak_bytes if problem.objective == "peak" else self._profile.total_bytes
+
+    def details(self) -> MemoryProfile:
+        """The bytes of every step."""
+        return self._profile
+
+    def violations(self) -> Iterator[Violation]:
+        """Whether more bytes are live than may be."""
+        most, limit = self._profile.peak_bytes, self._limit
+        if limit is not None and most > limit:
+            where = "the start" if self._profile.peak_operator is None else repr(self._profile.peak_operator)
+            message = f"{most:,} bytes are live at {where}: {most - limit:,} over the limit of {limit:,}"
+            yield broken("limit", message, float(most - limit))
 
 
 def _profile(solution: Ordering, timeline: Timeline) -> MemoryProfile:

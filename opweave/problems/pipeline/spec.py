@@ -7,8 +7,9 @@ device's memory; both are settings here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from math import isnan
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -21,9 +22,9 @@ from opweave.problems.constraints import MaxDevices, means
 from opweave.problems.costs import Costs
 from opweave.problems.on_cluster import MemoryModel, OnCluster
 from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance, running_order
-from opweave.problems.pipeline.referee import PipelineDetails, StageUse, judge
+from opweave.problems.pipeline.referee import PipelineDetails, StageUse, Walk, unusable
 from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.solution import Solution, Violation
 from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
@@ -288,10 +289,9 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
 
     def transfer_seconds(self, size: int, source: str, target: str) -> float | None:
         """Seconds to send ``size`` bytes (before compression) from one device to another; None without a link."""
-        cluster = self.cluster
-        start, end = cluster.device_index[source], cluster.device_index[target]
-        rate = float(cluster.effective_bandwidth[start, end])
-        return None if rate == 0.0 else float(cluster.effective_latency[start, end]) + size / self.compression / rate
+        index = self.cluster.device_index
+        seconds = float(self.cluster.link_seconds(index[source], index[target], size / self.compression))
+        return None if isnan(seconds) else seconds
 
     def runs(self, solution: Stages) -> tuple[IntArray, IntArray, IntArray]:
         known, index = self.cluster.device_index, self.graph.operator_index
@@ -305,5 +305,8 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         operator, device = np.asarray(sorted(set(pairs)), dtype=np.int64).reshape(-1, 2).T
         return operator, device, np.ones_like(operator)
 
-    def _replay(self, solution: Stages) -> Evaluation[PipelineDetails]:
-        return judge(self, solution)
+    def unusable(self, solution: Stages) -> Iterator[Violation]:
+        return unusable(self, solution)
+
+    def carry_out(self, solution: Stages) -> Walk:
+        return Walk(self, solution)

@@ -223,13 +223,11 @@ class Calls(OnDevices):
 
         def carry(tensor: int, source: int, target: int, seconds: float) -> None:
             nonlocal now, last
-            devices, row, end = len(self.problem.cluster.devices), recorder.rows, now + max(0.0, seconds)
+            devices, what, end = len(self.problem.cluster.devices), tensor + shift, now + max(0.0, seconds)
             after = last if target == self._host else made([tensor]) + last
-            ends = (ActivityKind.SEND, devices + source, row + 1), (ActivityKind.RECEIVE, 2 * devices + target, row)
-            for kind, port, twin in ends:
-                size = int(arrays.tensor_bytes[tensor])
-                recorder.activity(kind, port, tensor + shift, now, end, size=size, twin=twin, after=after)
-            now, last = end, [(row + 1, tensor + shift)]
+            ports, size = (devices + source, 2 * devices + target), int(arrays.tensor_bytes[tensor])
+            row = recorder.transfer(ports, what, now, end, size=size, after=after)
+            now, last = end, [(row, what)]
 
         for tensor, seconds in step.fetched.items():
             carry(tensor, self._host, step.device, seconds)

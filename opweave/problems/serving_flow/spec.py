@@ -6,7 +6,7 @@ Source: Mei et al., "Helix: Serving Large Language Models over Heterogeneous GPU
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -16,8 +16,8 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.on_cluster import OnCluster
 from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.serving_flow.referee import ServingDetails, ServingUse, judge
-from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.serving_flow.referee import Carried, ServingDetails, ServingUse, unusable
+from opweave.problems.solution import Solution, Violation
 from opweave.problems.spec import SCHEMA_VERSION, Amount, FrozenDict, Many, Name, Rate
 from opweave.problems.words import refuse_unknown
 
@@ -159,8 +159,11 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
         held = {name: sum(sizes.get(op, 0) for op in ops) for name, ops in solution.operators.items()}
         return {device.name: held.get(device.name, 0) for device in self.cluster.devices}
 
-    def _replay(self, solution: LayerBlocks) -> Evaluation[ServingDetails]:
-        return judge(self, solution)
+    def unusable(self, solution: LayerBlocks) -> Iterator[Violation]:
+        return unusable(self, solution)
+
+    def carry_out(self, solution: LayerBlocks) -> Carried:
+        return Carried(self, solution)
 
     def assumptions(self) -> str:
         where = "their first layer" if self.entry == "first" else "any of their layers"

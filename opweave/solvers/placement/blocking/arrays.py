@@ -28,7 +28,7 @@ within a stretch of the order."""
 class CallArrays(NamedTuple):
     """A :class:`CallInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
 
-    Place c is a call on accelerator ``on[c]``; the last place is the host, which runs any number of operators at a time.
+    Place c is a call on accelerator ``on[c]``; the last place is the host, where nothing waits for a turn.
     """
 
     seconds: FloatMatrix
