@@ -76,8 +76,6 @@ class SlicingInstance:
         Properties of every device; the capacity is ``NO_LIMIT`` if everything fits at once.
     most_parts
         Largest number of parts of every operator.
-    broadcast_airtime
-        Whether the router carries only one thing at a time.
     printed
         Whether transfers from rows to rows are the paper's.
     consumers
@@ -112,7 +110,6 @@ class SlicingInstance:
     rate: FloatArray
     latency: FloatArray
     most_parts: IntArray
-    broadcast_airtime: bool
     printed: bool
     consumers: Adjacency
 
@@ -272,7 +269,6 @@ class _Writer:
             rate=np.asarray(problem.rates, dtype=np.float64),
             latency=np.asarray(problem.latencies, dtype=np.float64),
             most_parts=self._most_parts(),
-            broadcast_airtime=problem.channel == "shared",
             printed=problem.transfers == "paper",
             consumers=Adjacency.from_pairs(count, producer[inner], reader[inner]),
         )

@@ -23,7 +23,7 @@ LENGTH, _, WHOLE, FLOWS, FLOWS_END, WEIGHT, WORKSPACE, MOST, MADE, MADE_END, END
 PRODUCER, STRIDE, PADDING, REACH, WIDE, DEEP, OFFSET, ALL_CHANNELS, ALL_ROWS, CELL = range(10)
 """Columns of ``SlicingArrays.flows``: as in the instance, then the extent and cell of the flow's tensor."""
 
-SHARED, PRINTED, RESIDENT = 1, 2, 4
+PRINTED, RESIDENT = 1, 2
 """Bits of ``SlicingArrays.reading``: one channel for all devices, the paper's transfers, weights that stay in
 memory."""
 
@@ -97,7 +97,7 @@ def arrays_of(instance: SlicingInstance) -> SlicingArrays:
         flows=np.stack(flow_columns, axis=1).astype(np.int64),
         times=np.concatenate([instance.intercept[:, None], instance.slope[:, None] / lengths[:, :, None]], axis=1),
         links=np.stack([per_byte, instance.latency]),
-        reading=SHARED * instance.broadcast_airtime + PRINTED * instance.printed + RESIDENT * instance.resident,
+        reading=PRINTED * instance.printed + RESIDENT * instance.resident,
         made=extents[instance.made].reshape(-1, 3),
         ends=np.concatenate([maker[ends, None], extents[ends]], axis=1).reshape(-1, 4),
         capacity=instance.capacity,
@@ -135,7 +135,7 @@ def missing_cells(ops: IntMatrix, flows: IntMatrix, e: int, v: int, mode: IntArr
 
 
 @helper
-def _flow_seconds(
+def _add_flow_seconds(
     ops: IntMatrix,
     flows: IntMatrix,
     links: FloatMatrix,
@@ -145,13 +145,12 @@ def _flow_seconds(
     mode: IntArray,
     cuts: IntMatrix,
     ends: FloatArray,
-) -> float:
-    """Add every device's wait for a flow to ``ends``, or return the router's airtime if the channel is shared."""
-    j, shared = flows[e, PRODUCER], reading & SHARED != 0
+) -> None:
+    """Add every device's wait for a flow to ``ends``."""
+    j = flows[e, PRODUCER]
     if j < 0:
-        return 0.0
+        return
     printed = reading & PRINTED != 0 and mode[v] == ROWS and mode[j] == ROWS and ops[v, WHOLE] + ops[j, WHOLE] == 0
-    before_low, before_high, together, largest, added = -1, -1, True, 0.0, 0.0
     for k in range(links.shape[1]):
         a, b = cuts[v, k], cuts[v, k + 1]
         if a == b:
@@ -163,15 +162,7 @@ def _flow_seconds(
         else:
             cells = missing_cells(ops, flows, e, v, mode, cuts, k)
         size = cells * flows[e, CELL]
-        seconds = links[1, k] + size * links[0, k] if size > 0 else 0.0
-        if not shared:
-            ends[k] += seconds
-            continue
-        largest = max(largest, seconds)
-        added += seconds
-        together = together and (before_low < 0 or (low == before_low and high == before_high))
-        before_low, before_high = low, high
-    return largest if together else added
+        ends[k] += links[1, k] + size * links[0, k] if size > 0 else 0.0
 
 
 @helper
@@ -193,13 +184,12 @@ def operator_seconds(
     for k in range(links.shape[1]):
         part = cuts[v, k + 1] - cuts[v, k]
         ends[k] = times[v, 0, k] + times[v, 1 + mode[v], k] * part if part > 0 else 0.0
-    airtime = 0.0
     for e in range(ops[v, FLOWS], ops[v, FLOWS_END]):
-        airtime += _flow_seconds(ops, flows, links, reading, e, v, mode, cuts, ends)
+        _add_flow_seconds(ops, flows, links, reading, e, v, mode, cuts, ends)
     slowest = 0.0
     for k in range(links.shape[1]):
         slowest = max(slowest, ends[k])
-    return airtime + slowest
+    return slowest
 
 
 @helper

@@ -117,14 +117,13 @@ SETTINGS: list[tuple[str, list[object], dict[str, object]]] = [
     (
         "slicing",
         [
-            *("--dimension", "rule", "--transfers", "paper", "--weights", "streamed", "--channel", "shared"),
+            *("--dimension", "rule", "--transfers", "paper", "--weights", "streamed"),
             *("--layout", "channels_last"),
         ],
         {
             "dimension": "rule",
             "transfers": "paper",
             "weights": "streamed",
-            "channel": "shared",
             "layout": "channels_last",
         },
     ),

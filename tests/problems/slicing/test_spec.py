@@ -66,12 +66,6 @@ def test_seconds_may_add_up_to_more_than_a_problem_may_state() -> None:
     assert chain(costs=slow).evaluate(plan(ON_A, ON_A)).objective == 2e15
 
 
-def test_one_channel_for_all_adds_up_halos_but_not_broadcasts() -> None:
-    shared = chain(channel="shared")
-    assert shared.evaluate(plan(ROWS, ROWS)).objective == pytest.approx(4 + 2 + 4)
-    assert shared.evaluate(plan(CHANNELS, CHANNELS)).objective == pytest.approx(4 + 4 + 4)
-
-
 def test_what_does_not_shrink_is_the_device_s_launch() -> None:
     cluster = chain().cluster
     devices = [cluster.devices[0].model_copy(update={"launch_seconds": 2.0}), cluster.devices[1]]

@@ -201,11 +201,11 @@ def test_nothing_false_is_said_of_tiny_problems(problem: ow.Slicing) -> None:
         assert result.objective == pytest.approx(optimum)
 
 
-@pytest.mark.parametrize("fields", [{"channel": "shared"}, {"transfers": "paper"}, {"memory": (60, 60)}])
+@pytest.mark.parametrize("fields", [{"transfers": "paper"}, {"memory": (60, 60)}])
 def test_tiny_problems_are_solved_in_every_reading(fields: dict[str, object]) -> None:
     problem = chain(**fields)
     result = ow.solve(problem)
-    assert result.status is ow.Status.OPTIMAL or "channel" in fields  # engines know dedicated channels only
+    assert result.status is ow.Status.OPTIMAL
     assert result.objective == pytest.approx(best_slicing(problem)[0])
 
 
