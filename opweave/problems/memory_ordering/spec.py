@@ -158,37 +158,6 @@ def _check_total(graph: OpGraph) -> None:
         )
 
 
-def play(problem: MemoryOrdering, solution: Ordering) -> Timeline:
-    """Run the operators one after the other: a storage lives from its producer's step to its last reader's step.
-
-    There is one resource, the memory. An input that a result is written over gives way in the middle of its last step.
-    """
-    graph, arrays = problem.graph, problem.graph.arrays
-    steps = len(graph.operators)
-    step = np.empty(steps, dtype=np.int64)
-    step[graph.positions(solution.order)] = np.arange(steps)
-    size, kept = _sizes(problem)
-    producer = np.append(step, -1)[arrays.producer]  # the last entry serves graph inputs, which have no producer
-    last = np.full(len(size), -1, dtype=np.int64)
-    np.maximum.at(last, arrays.storage[arrays.reads.items], step[arrays.reads.heads()])
-    owner = arrays.storage == np.arange(len(size))
-    storages = np.flatnonzero(owner & ((producer >= 0) | (last >= 0) | kept))
-    begin, end = producer.astype(np.float64), np.where(kept, NEVER, np.maximum(last, producer) + 1.0)
-    for root, written in _overwritten(problem, step, size, kept, last).items():
-        end[root] -= 0.5
-        begin[written] += 0.5
-    names, works = Names.of(graph), np.flatnonzero(graph.workspace_sizes)
-    lifetimes = Lifetimes(
-        storage=np.concatenate([names.tensor(storages), works]),
-        resource=np.zeros(len(storages) + len(works), dtype=np.int64),
-        begin=np.concatenate([begin[storages], step[works].astype(np.float64)]),
-        end=np.concatenate([end[storages], step[works] + 1.0]),
-        bytes=np.concatenate([size[storages], graph.workspace_sizes[works]]),
-    )
-    memory = (Resource("memory", "device"),)
-    return Timeline("steps", memory, names, _activities(problem, names, step), lifetimes)
-
-
 def _sizes(problem: MemoryOrdering) -> tuple[IntArray, BoolArray]:
     """Bytes that every tensor's storage counts for, and whether the storage stays to the end."""
     graph, arrays = problem.graph, problem.graph.arrays
@@ -255,12 +224,50 @@ def _activities(problem: MemoryOrdering, names: Names, step: IntArray) -> Activi
 
 
 class Carried:
-    """What an order takes."""
+    """What an order takes.
+
+    Attributes
+    ----------
+    overwritten
+        The tensor that is written over each storage that gives way to a result, by position.
+    """
 
     def __init__(self, problem: MemoryOrdering, solution: Ordering) -> None:
-        self.timeline = play(problem, solution)
-        self._limit, self._profile = problem.limit_bytes, _profile(solution, self.timeline)
+        self._problem = problem
+        self.timeline = self._played(solution)
+        self._profile = _profile(solution, self.timeline)
         self.objective = self._profile.peak_bytes if problem.objective == "peak" else self._profile.total_bytes
+
+    def _played(self, solution: Ordering) -> Timeline:
+        """Run the operators one after the other: a storage lives from its producer's step to its last reader's step.
+
+        There is one resource, the memory. What a result is written over gives way in the middle of its last step.
+        """
+        problem, graph, arrays = self._problem, self._problem.graph, self._problem.graph.arrays
+        steps = len(graph.operators)
+        step = np.empty(steps, dtype=np.int64)
+        step[graph.positions(solution.order)] = np.arange(steps)
+        size, kept = _sizes(problem)
+        producer = np.append(step, -1)[arrays.producer]  # the last entry serves graph inputs, which have no producer
+        last = np.full(len(size), -1, dtype=np.int64)
+        np.maximum.at(last, arrays.storage[arrays.reads.items], step[arrays.reads.heads()])
+        owner = arrays.storage == np.arange(len(size))
+        storages = np.flatnonzero(owner & ((producer >= 0) | (last >= 0) | kept))
+        begin, end = producer.astype(np.float64), np.where(kept, NEVER, np.maximum(last, producer) + 1.0)
+        self.overwritten = _overwritten(problem, step, size, kept, last)
+        for root, written in self.overwritten.items():
+            end[root] -= 0.5
+            begin[written] += 0.5
+        names, works = Names.of(graph), np.flatnonzero(graph.workspace_sizes)
+        lifetimes = Lifetimes(
+            storage=np.concatenate([names.tensor(storages), works]),
+            resource=np.zeros(len(storages) + len(works), dtype=np.int64),
+            begin=np.concatenate([begin[storages], step[works].astype(np.float64)]),
+            end=np.concatenate([end[storages], step[works] + 1.0]),
+            bytes=np.concatenate([size[storages], graph.workspace_sizes[works]]),
+        )
+        memory = (Resource("memory", "device"),)
+        return Timeline("steps", memory, names, _activities(problem, names, step), lifetimes)
 
     def details(self) -> MemoryProfile:
         """The bytes of every step."""
@@ -268,7 +275,7 @@ class Carried:
 
     def violations(self) -> Iterator[Violation]:
         """Whether more bytes are live than may be."""
-        most, limit = self._profile.peak_bytes, self._limit
+        most, limit = self._profile.peak_bytes, self._problem.limit_bytes
         if limit is not None and most > limit:
             where = "the start" if self._profile.peak_operator is None else repr(self._profile.peak_operator)
             message = f"{most:,} bytes are live at {where}: {most - limit:,} over the limit of {limit:,}"
