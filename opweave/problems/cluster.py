@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from opweave.problems.arrays import FloatArray, FloatMatrix
 from opweave.problems.errors import InvalidInputError, check_plausible
-from opweave.problems.shown import MOST_ENTRIES, Bare, HasHtml, ShownInNotebooks, changed_fields
+from opweave.problems.shown import Bare, HasHtml, ShownInNotebooks, brief, changed_fields
 from opweave.problems.spec import (
     SCHEMA_VERSION,
     Amount,
@@ -28,7 +28,6 @@ from opweave.problems.spec import (
     Spec,
     repeated,
 )
-from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted, did_you_mean
 
 
@@ -197,17 +196,7 @@ class Cluster(ShownInNotebooks, Spec):
             _check_square("latency", self.latency, count)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        memory = [
-            f"{device.name!r}{'' if device.memory_bytes is None else f' {readable_bytes(device.memory_bytes)}'}"
-            for device in self.devices[:MOST_ENTRIES]
-        ]
-        more = [f"... {len(self.devices):,} in all"] if len(self.devices) > len(memory) else []
-        yield None, Bare(f"{counted(len(self.devices), 'device')}: {', '.join([*memory, *more])}")
-        direct = self.direct_bandwidth
-        rates = direct[direct > 0]
-        if len(rates):
-            ends = dict.fromkeys(f"{rate / 1e9:.3g}" for rate in (rates.min(), rates.max()))
-            yield None, Bare(f"links of {' to '.join(ends)} GB/s")
+        yield None, Bare(f"{counted(len(self.devices), 'device')}: {brief([*self.device_index])[1:-1]}")
 
     @cached_property
     def device_index(self) -> dict[str, int]:
@@ -262,13 +251,6 @@ class Cluster(ShownInNotebooks, Spec):
             pairs = indirect & (rate == slowest)
             matrix[pairs] = _shortest(np.where(direct >= slowest, hop, np.inf))[pairs]
         return _read_only(matrix)
-
-    @cached_property
-    def unreachable_pairs(self) -> tuple[tuple[str, str], ...]:
-        """(from, to) names of devices between which no data can travel, directly or through other devices."""
-        names = [device.name for device in self.devices]
-        pairs = zip(*np.nonzero(self.effective_bandwidth == 0), strict=True)
-        return tuple((names[source], names[target]) for source, target in pairs)
 
     @cached_property
     def identical_groups(self) -> tuple[tuple[str, ...], ...]:

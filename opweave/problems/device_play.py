@@ -25,13 +25,12 @@ class DeviceDetails(Details):
     ----------
     makespan
         Latest end of all runs, in seconds; 0 for a graph without operators.
-    memory_bytes, memory_limits
-        Bytes that every device holds, and the most that it may hold (side constraints included; None for no limit).
+    memory_bytes
+        Bytes that every device holds.
     """
 
     makespan: Seconds
     memory_bytes: FrozenDict[Name, int]
-    memory_limits: FrozenDict[Name, int | None]
 
 
 class Runs(NamedTuple):
@@ -186,8 +185,7 @@ class OnDevices:
 
     def details(self) -> DeviceDetails:
         """Makespan and memory."""
-        limits = FrozenDict(self.problem.memory_limits)
-        return DeviceDetails(makespan=self.objective, memory_bytes=FrozenDict(self.memory), memory_limits=limits)
+        return DeviceDetails(makespan=self.objective, memory_bytes=FrozenDict(self.memory))
 
     def overfull(self) -> Iterator[Violation]:
         """Devices that hold more bytes than their memory."""
@@ -266,7 +264,8 @@ class Played(OnDevices):
         sending, receiving = count + np.arange(moved), count + moved + np.arange(moved)
         none, size = np.full(count, -1, dtype=np.int64), graph.arrays.tensor_bytes[sent.tensor]
         causes, brought = self._causes(known, reads)
-        activities = Activities(
+        activities = Activities.of(
+            count + 2 * moved,
             kind=np.repeat([ActivityKind.RUN, ActivityKind.SEND, ActivityKind.RECEIVE], [count, moved, moved]),
             resource=np.concatenate([runs.device, devices + sent.source, 2 * devices + sent.target]),
             start=np.concatenate([runs.start, sent.start, sent.start]),
@@ -277,7 +276,6 @@ class Played(OnDevices):
             reader=np.concatenate([none, sent.reader, sent.reader]),
             bytes=np.concatenate([np.zeros(count, dtype=np.int64), size, size]),
             count=np.concatenate([runs.inputs, sent.inputs, sent.inputs]),
-            round=np.zeros(count + 2 * moved, dtype=np.int64),
             causes=causes,
             brought=brought,
         )

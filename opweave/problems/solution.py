@@ -147,6 +147,7 @@ class Refereed:
     """
 
     playable_despite: ClassVar[frozenset[str]] = frozenset()
+    goal: ClassVar[str] = "makespan"
 
     def unusable(self, solution: Any) -> Iterable[Violation]:
         """Say why a solution cannot be carried out."""
@@ -155,6 +156,16 @@ class Refereed:
     def carry_out(self, solution: Any) -> Any:
         """What happens: an object with ``objective``, ``timeline``, ``violations()`` and ``details()``."""
         raise NotImplementedError
+
+    def assumptions(self) -> str:
+        """The goal and all readings: words always, numbers where they are not the usual ones."""
+        said = [getattr(self, "objective", self.goal)]
+        for name, field in cast("Any", type(self)).model_fields.items():
+            value = getattr(self, name)
+            if name != "objective" and isinstance(value, str | int | float) and name != "schema_version":
+                shown = value if isinstance(value, str | bool) else f"{value:,}"
+                said += [f"{name.replace('_', ' ')} {shown}"] if shown is value or value != field.default else []
+        return ", ".join(said)
 
     def play(self, solution: Any) -> Timeline | None:
         """Carry out a solution, valid or not, and record what happens when; None if that is not possible."""

@@ -23,7 +23,6 @@ from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Solution, Violation
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
-from opweave.problems.words import counted
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
 
@@ -271,17 +270,9 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
             found[name] = kept[sizes]
         return found
 
-    def assumptions(self) -> str:
-        return f"makespan of {counted(self.batch, 'input')}, transfers {self.transfers}, memory {self.memory}"
-
-    @cached_property
-    def bytes_per_input(self) -> dict[str, int]:
-        """Bytes that each input of an operator takes on its device, by operator."""
-        return dict(zip(self.graph.operator_ids, self.sizes_per_input.tolist(), strict=True))
-
     @cached_property
     def sizes_per_input(self) -> IntArray:
-        """:attr:`bytes_per_input` in the order of the operators. Shape (operators,)."""
+        """Bytes that a device holds for an input of every operator. Shape (operators,)."""
         arrays = self.graph.arrays
         if self.memory == "parameters":
             return np.zeros(len(self.graph.operators), dtype=np.int64)

@@ -125,10 +125,6 @@ class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
             _check_total(self.graph)
         return self
 
-    def assumptions(self) -> str:
-        limit = "" if self.limit_bytes is None else f", limit {self.limit_bytes:,} bytes"
-        return f"{self.objective}, in place {self.in_place}, inputs {self.inputs}, outputs {self.outputs}{limit}"
-
     def unusable(self, solution: Ordering) -> Iterator[Violation]:
         return wrong_order(self.graph, solution.order)
 
@@ -205,19 +201,14 @@ def _activities(problem: MemoryOrdering, names: Names, step: IntArray) -> Activi
     reader, tensor = arrays.reads.heads(), arrays.reads.items
     inner = arrays.producer[tensor] >= 0
     causes, brought = joined(reader[inner], arrays.producer[tensor[inner]], names.tensor(tensor[inner]), count)
-    zeros, none = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
-    return Activities(
+    return Activities.of(
+        count,
         kind=np.full(count, ActivityKind.RUN, dtype=np.int64),
-        resource=zeros,
+        resource=np.zeros(count, dtype=np.int64),
         start=step.astype(np.float64),
         end=(step + 1).astype(np.float64),
         what=np.arange(count, dtype=np.int64),
         rank=step,
-        twin=none,
-        reader=none,
-        bytes=zeros,
-        count=np.ones(count, dtype=np.int64),
-        round=np.zeros(count, dtype=np.int64),
         causes=causes,
         brought=brought,
     )

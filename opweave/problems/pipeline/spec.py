@@ -276,17 +276,6 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         """Largest possible number of devices in use."""
         return min([len(self.cluster.devices), *(each.count for each in self.constraints if means(each, MaxDevices))])
 
-    def assumptions(self) -> str:
-        computing = "with" if self.include_compute else "without"
-        parts = [self.objective, f"cuts {self.cuts}", f"memory {self.memory}", f"{computing} computing"]
-        if self.compression != 1.0:
-            parts.append(f"compression {self.compression:g}")
-        if self.load == "sum":
-            parts.append("a stage pays for what it sends and receives")
-        if self.max_replicas > 1:
-            parts.append(f"up to {self.max_replicas} devices in a stage")
-        return ", ".join([*parts, f"{self.channel} channel"])
-
     def transfer_seconds(self, size: int, source: str, target: str) -> float | None:
         """Seconds to send ``size`` bytes (before compression) from one device to another; None without a link."""
         index = self.cluster.device_index

@@ -24,7 +24,6 @@ from opweave.problems.placement.referee import Calls, Carried, check_calls, unus
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Solution, Violation
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec
-from opweave.problems.words import counted
 
 __all__ = ["Placement", "Schedule", "Transfer", "TransferModel"]
 
@@ -197,11 +196,6 @@ class Placement(OnCluster, Problem[Schedule, DeviceDetails]):
         circles = [circle for circle in nx.strongly_connected_components(arcs) if len(circle) > 1]
         closing = (each for each in precedes if any({each.before, each.after} <= circle for circle in circles))
         return next(closing, None)
-
-    def assumptions(self) -> str:
-        calls = "any number of calls" if self.max_calls is None else f"at most {counted(self.max_calls, 'call')}"
-        blocking = f", {calls} of an accelerator" if self.transfers == "blocking" else ""
-        return f"makespan, transfers {self.transfers}{blocking}, memory {self.memory}"
 
     def intervals(self, solution: Schedule) -> Mapping[str, tuple[float, float]]:
         """Start and end in seconds of every operator that the schedule assigns to a device that can run it.

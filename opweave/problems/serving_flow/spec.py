@@ -89,6 +89,7 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
 
     solution_type: ClassVar[type[Solution]] = LayerBlocks
     unit: ClassVar[str] = "seconds"
+    goal: ClassVar[str] = "seconds per token"
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster
@@ -164,10 +165,6 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
 
     def carry_out(self, solution: LayerBlocks) -> Carried:
         return Carried(self, solution)
-
-    def assumptions(self) -> str:
-        where = "their first layer" if self.entry == "first" else "any of their layers"
-        return f"tokens enter devices at {where}, all requests are alike, latencies do not matter"
 
 
 def layer_chain(

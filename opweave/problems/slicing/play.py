@@ -70,14 +70,13 @@ class SlicingDetails(Details):
         Seconds from the beginning to the end of the last operator.
     steps
         The operators in the plan's order.
-    memory_bytes, memory_limits
-        The most that every device holds, and its limit.
+    memory_bytes
+        The most that every device holds.
     """
 
     latency: Duration
     steps: Many[SlicedStep]
     memory_bytes: FrozenDict[Name, int]
-    memory_limits: FrozenDict[Name, int | None]
 
 
 class Moves(NamedTuple):
@@ -212,10 +211,8 @@ class Played:
 
     def details(self) -> SlicingDetails:
         """Seconds and bytes of every operator on every device."""
-        limits = FrozenDict(self._problem.memory_limits)
-        return SlicingDetails(
-            latency=self.objective, steps=tuple(self._steps()), memory_bytes=FrozenDict(self.peak), memory_limits=limits
-        )
+        steps, memory = tuple(self._steps()), FrozenDict(self.peak)
+        return SlicingDetails(latency=self.objective, steps=steps, memory_bytes=memory)
 
     def _steps(self) -> Iterator[SlicedStep]:
         """Every operator in running order."""

@@ -160,6 +160,7 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
 
     solution_type: ClassVar[type[Solution]] = Slices
     unit: ClassVar[str] = "seconds"
+    goal: ClassVar[str] = "latency"
     withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
         {
             "overhead_seconds": (({},), "use launch_seconds of the devices"),
@@ -260,9 +261,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         """Bytes of all parameters of an operator."""
         used = self.graph.operators[self.graph.operator_index[op]].parameters
         return sum(self.graph.parameter_bytes[name] for name in set(used))
-
-    def assumptions(self) -> str:
-        return f"latency, dimension {self.dimension}, transfers {self.transfers}, weights {self.weights}"
 
     def intervals(self, solution: Slices) -> Mapping[str, tuple[float, float]]:
         """Start and end of every operator in seconds; positions in the order if the plan cannot be replayed."""
