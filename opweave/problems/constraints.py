@@ -142,7 +142,8 @@ class NamingConstraint(Constraint):
 
     def check(self, problem: AnyProblemType) -> None:
         said, known = type(self).__name__, getattr(problem, "cluster", None)
-        operators, devices = self._names_in("op", "ops", "other", "before", "after"), self._names_in("device", "devices")
+        operators = self._names_in("op", "ops", "other", "before", "after")
+        devices = self._names_in("device", "devices")
         if self._about_devices and not isinstance(problem, MeasuresMemory):
             raise ValueError(f"{said} is about devices, and {type(problem).__name__} has none")
         refuse_unknown(f"{said} names", "operator", operators, problem.graph.operator_index)

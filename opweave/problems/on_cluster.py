@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import isnan
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import IntArray, distinct
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint, MemoryCap, means
-from opweave.problems.costs import MAX_SECONDS, Costs
+from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import OpGraph
 from opweave.problems.solution import Refereed, Violation, broken
 from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names
@@ -27,11 +27,14 @@ MemoryModel = Literal["additive", "parameters"]
 class OnCluster(Refereed):
     """A mixin for problems that have a cluster."""
 
+    unit: ClassVar[str] = "seconds"
+
     if TYPE_CHECKING:
         graph: OpGraph
         cluster: Cluster
         constraints: tuple[Constraint, ...]
         memory: Any
+        costs: Any
 
     def runs(self, solution: Any) -> tuple[IntArray, IntArray, IntArray]:
         """Operator, device and number of inputs of every run whose names are known. Shape (runs,)."""
@@ -50,6 +53,24 @@ class OnCluster(Refereed):
         return held(self.graph, used, np.zeros_like(used), count, self.memory).by_device(1)[0]
 
     @cached_property
+    def known_seconds(self) -> dict[str, dict[str, Any]]:
+        """Seconds of every operator on each device that can run it."""
+        devices, names = tuple(self.cluster.device_index), self.graph.operator_ids
+        rows = zip(names, self.costs.array(names, devices).tolist(), strict=True)
+        return {
+            name: {device: seconds for device, seconds in zip(devices, row, strict=True) if not isnan(seconds)}
+            for name, row in rows
+        }
+
+    def _check_costs(self) -> None:
+        """Refuse costs of operators or devices that do not exist, and operators that can run nowhere."""
+        refuse_unknown("the costs name", "operator", self.costs.operators, self.graph.operator_index)
+        refuse_unknown("the costs name", "device", self.costs.devices, self.cluster.device_index, "cluster")
+        for name, by_device in self.known_seconds.items():
+            if not by_device:
+                raise ValueError(f"operator {name!r} has no known time on any device of the cluster")
+
+    @cached_property
     def memory_limits(self) -> dict[str, int | None]:
         """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
         limits = {device.name: device.memory_bytes for device in self.cluster.devices}
@@ -58,31 +79,6 @@ class OnCluster(Refereed):
                 before = limits[constraint.device]
                 limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
         return limits
-
-
-def check_costs(costs: Costs, graph: OpGraph, cluster: Cluster) -> None:
-    """Refuse costs of operators or devices that do not exist.
-
-    Raises
-    ------
-    ValueError
-        Names the first of them.
-    """
-    refuse_unknown("the costs name", "operator", costs.operators, graph.operator_index)
-    refuse_unknown("the costs name", "device", costs.devices, cluster.device_index, "cluster")
-
-
-def check_times_known(known: dict[str, dict[str, float]]) -> None:
-    """Refuse an operator whose time is unknown on every device.
-
-    Raises
-    ------
-    ValueError
-        Names the first of them.
-    """
-    for name, by_device in known.items():
-        if not by_device:
-            raise ValueError(f"operator {name!r} has no known time (batch size 1) on any device of the cluster")
 
 
 def check_order(graph: OpGraph, order: Sequence[str]) -> None:
@@ -144,17 +140,6 @@ def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
             f"the slowest runs add up to {running:.3g} seconds and the slowest transfers to {sending:.3g}; "
             f"together they may take {MAX_SECONDS:.0e} (bandwidth is in bytes per second, and 0 means no link)"
         )
-
-
-def times_by_device(costs: Costs, graph: OpGraph, cluster: Cluster) -> dict[str, dict[str, float]]:
-    """Seconds of every operator for batch size 1, on each device whose time for it is known."""
-    devices = [device.name for device in cluster.devices]
-    names = graph.operator_ids
-    table = costs.array(names, devices).tolist()
-    return {
-        name: {device: seconds for device, seconds in zip(devices, row, strict=True) if not isnan(seconds)}
-        for name, row in zip(names, table, strict=True)
-    }
 
 
 class Held(NamedTuple):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 from abc import ABC
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
-from pydantic import PlainValidator, SerializeAsAny, field_validator
+from pydantic import PlainValidator, SerializeAsAny, field_validator, model_validator
 
 from opweave.problems.constraints import AnyConstraint, Constraint, objections
 from opweave.problems.errors import RuleError
@@ -104,6 +104,12 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
             kind = type(value).__name__
             raise ValueError(f"a graph is needed here, not {kind}; ow.load(model) makes a graph of a model")
         return value
+
+    @model_validator(mode="after")
+    def _check_constraints(self) -> Self:
+        for constraint in self.constraints:
+            constraint.check(self)
+        return self
 
     @classmethod
     def positional(cls) -> tuple[str, ...]:
@@ -240,18 +246,6 @@ def _public(name: str) -> Any:
     return getattr(import_module("opweave"), name)
 
 
-def check_constraints(constraints: Sequence[Constraint], problem: Problem[SolutionT, DetailsT]) -> None:
-    """Check every side constraint against the names that the problem has.
-
-    Raises
-    ------
-    ValueError
-        From the first constraint that does not fit the problem.
-    """
-    for constraint in constraints:
-        constraint.check(problem)
-
-
 def _read_problem(data: object) -> object:
     return read_tagged(Problem, data)
 
@@ -259,4 +253,4 @@ def _read_problem(data: object) -> object:
 AnyProblem = Annotated[Problem[Any, Any], PlainValidator(_read_problem), SerializeAsAny()]
 """Any problem, told apart in JSON by its ``kind``."""
 
-__all__ = ["AnyProblem", "Details", "Evaluation", "Problem", "Solution", "Violation", "check_constraints"]
+__all__ = ["AnyProblem", "Details", "Evaluation", "Problem", "Solution", "Violation"]

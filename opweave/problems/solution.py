@@ -27,6 +27,14 @@ class Solution(ShownInNotebooks, Tagged):
         return with_own(cls._family)
 
 
+def grouped(pairs: Iterable[tuple[str, str]]) -> Mapping[str, frozenset[str]]:
+    """The devices of every operator, from pairs of both."""
+    found: dict[str, set[str]] = {}
+    for operator, device in pairs:
+        found.setdefault(operator, set()).add(device)
+    return {operator: frozenset(devices) for operator, devices in found.items()}
+
+
 class Details(Spec):
     """What the referee measured during the replay; each problem has a subclass."""
 
@@ -140,22 +148,28 @@ class Evaluation(HasHtml, Played, Generic[DetailsT]):
         return not self.violations
 
 
+Referee = tuple[Callable[[Any, Any], Iterable[Violation]], Callable[[Any, Any], Any]]
+"""What says why a problem's solution cannot be carried out, and what carries out one that can be: an object with
+``objective``, ``timeline``, ``violations()`` and ``details()``."""
+
+
 class Refereed:
     """How problems of opweave judge a solution: if they can carry it out, what is wrong with that, and what it takes.
 
     ``playable_despite`` has the rules of :meth:`unusable` that do not keep a solution from being carried out.
     """
 
+    referee: ClassVar[Referee]
     playable_despite: ClassVar[frozenset[str]] = frozenset()
     goal: ClassVar[str] = "makespan"
 
     def unusable(self, solution: Any) -> Iterable[Violation]:
         """Say why a solution cannot be carried out."""
-        raise NotImplementedError
+        return self.referee[0](self, solution)
 
     def carry_out(self, solution: Any) -> Any:
-        """What happens: an object with ``objective``, ``timeline``, ``violations()`` and ``details()``."""
-        raise NotImplementedError
+        """What happens."""
+        return self.referee[1](self, solution)
 
     def assumptions(self) -> str:
         """The goal and all readings: words always, numbers where they are not the usual ones."""

@@ -6,7 +6,7 @@ Platforms". The decisions and rules are those of its equations (1)-(7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from math import fsum, isnan
 from typing import Annotated, ClassVar, Literal
@@ -19,10 +19,10 @@ from opweave.problems.batched_mapping.referee import BatchedDetails, Carried, co
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.limits import MAX_BYTES
-from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time
-from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Solution, Violation
-from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
+from opweave.problems.on_cluster import OnCluster, check_total_time
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Referee, Solution, grouped
+from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Name, Seconds, Spec, _plain_number
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
 
@@ -95,10 +95,7 @@ class BatchedSchedule(Solution):
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Devices that run a batch of each operator."""
-        found: dict[str, set[str]] = {}
-        for batch in self.batches:
-            found.setdefault(batch.operator, set()).add(batch.device)
-        return {name: frozenset(devices) for name, devices in found.items()}
+        return grouped((batch.operator, batch.device) for batch in self.batches)
 
     def intervals(self) -> Mapping[str, tuple[float, float]]:
         """First start and last end of every operator, in seconds."""
@@ -175,10 +172,7 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = BatchedSchedule
-    unit: ClassVar[str] = "seconds"
-    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
-        {"objective": (("makespan",), "a plan is measured by its makespan")}
-    )
+    referee: ClassVar[Referee] = unusable, Carried
     _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "_sums", "sizes_per_input"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -190,13 +184,12 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
 
     @model_validator(mode="after")
     def _check(self) -> BatchedMapping:
-        check_costs(self.costs, self.graph, self.cluster)
+        self._check_costs()
         self._check_sizes()
         running = fsum(
             max(lasts for sizes in known.values() for lasts in sizes.values()) for known in self.known_seconds.values()
         )
         check_total_time(self.graph, self.cluster, running)
-        check_constraints(self.constraints, self)
         return self
 
     def _check_sizes(self) -> None:
@@ -214,12 +207,6 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
                         f"operator {name!r} has no time on device {device.name!r} for a batch of {lacking[0]}, which "
                         "the device supports; add it to the costs or take the size from its batch_sizes"
                     )
-        for name, known in self.known_seconds.items():
-            if not known:
-                raise ValueError(
-                    f"operator {name!r} can run nowhere: no device of the cluster supports a batch of at most "
-                    f"{self.batch} whose time is known"
-                )
         for name in (name for name, sums in self._sums.items() if self.batch not in sums):
             options = (
                 f"{' or '.join(map(str, each))} on {where!r}" for where, each in self.known_seconds[name].items()
@@ -285,12 +272,6 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
         operator, device, count, _ = columns_of(self, solution)
         there = (operator >= 0) & (device >= 0) & (count > 0)
         return operator[there], device[there], count[there]
-
-    def unusable(self, solution: BatchedSchedule) -> Iterator[Violation]:
-        return unusable(self, solution)
-
-    def carry_out(self, solution: BatchedSchedule) -> Carried:
-        return Carried(self, solution)
 
 
 def sums_up_to(most: int, choices: Iterable[Iterable[int]]) -> frozenset[int]:

@@ -6,7 +6,7 @@ Machine Learning" (ASPLOS 2023).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -20,9 +20,9 @@ from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.limits import MAX_BYTES
 from opweave.problems.memory_layout.referee import Carried, Columns, LayoutDetails, PoolUse, unusable
-from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare
-from opweave.problems.solution import Refereed, Solution, Violation
+from opweave.problems.solution import Referee, Refereed, Solution
 from opweave.problems.spec import (
     SCHEMA_VERSION,
     Bytes,
@@ -219,6 +219,7 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Layout
+    referee: ClassVar[Referee] = unusable, Carried
     playable_despite: ClassVar[frozenset[str]] = frozenset({"unknown"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -245,7 +246,6 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
             places = {self.fixed[each.id] for each in block.members if each.id in self.fixed}
             if len(places) > 1:
                 raise ValueError(f"{block.name} stand at one place, but have several fixed offsets")
-        check_constraints(self.constraints, self)
         return self
 
     def _check_names(self) -> None:
@@ -279,12 +279,6 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         sizes = ("no limit" if pool.bytes is None else f"{pool.bytes:,} bytes" for pool in self.pools)
         pools = ", ".join(f"{pool.name} ({size})" for pool, size in zip(self.pools, sizes, strict=True))
         return f"{self.objective}, {pools}"
-
-    def unusable(self, solution: Layout) -> Iterator[Violation]:
-        return unusable(self, solution)
-
-    def carry_out(self, solution: Layout) -> Carried:
-        return Carried(self, solution)
 
     @property
     def size(self) -> int:

@@ -17,8 +17,8 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import in_order
 from opweave.problems.measures import bytes_after_steps, bytes_over_time
 from opweave.problems.on_cluster import wrong_order
-from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Details, Refereed, Solution, Violation, broken
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Details, Referee, Refereed, Solution, Violation, broken
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name
 from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
 
@@ -63,85 +63,6 @@ class MemoryProfile(Details):
     total_bytes: int
     stable: Many[int]
     transient: Many[int]
-
-
-class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
-    """Find a topological order with the smallest peak, or the smallest total, of live bytes.
-
-    A storage (a tensor and all its aliases) is live from its producer's step to the last step that reads it, both
-    included. A graph input is live from the beginning, and a graph output until the end. A result that no operator
-    reads is live only in its producer's step.
-
-    Attributes
-    ----------
-    objective
-        ``"peak"``: the largest stable footprint, or the bytes live before the first step if those are more.
-        ``"total"``: the sum of the stable footprints over the steps.
-    in_place
-        Which inputs an operator with ``inplace_ok`` may overwrite, provided that they have the size of its output and
-        die in its step: ``"none"``; ``"first"``, only its first input; ``"any"``. An overwritten byte is counted once.
-    limit_bytes
-        Orders that need more bytes than this are infeasible; None for no limit.
-    inputs
-        ``"freed"``: a graph input is freed after its last reader (the papers). ``"kept"``: it stays to the end.
-        ``"excluded"``: it is the caller's memory and does not count.
-    outputs
-        ``"kept"``: a graph output stays to the end (the papers). ``"excluded"``: it is written to the caller's memory
-        and does not count.
-
-    Examples
-    --------
-    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
-    >>> graph = OpGraph(
-    ...     tensors=[Tensor(id=name, bytes=size) for name, size in (("x", 1), ("a", 8), ("b", 2), ("y", 1))],
-    ...     operators=[
-    ...         Operator(id="grow", inputs=["x"], outputs=["a"]),
-    ...         Operator(id="shrink", inputs=["a"], outputs=["b"]),
-    ...         Operator(id="end", inputs=["b"], outputs=["y"]),
-    ...     ],
-    ...     outputs=["y"],
-    ... )
-    >>> problem = MemoryOrdering(graph=graph)
-    >>> problem.evaluate(Ordering(order=["grow", "shrink", "end"])).objective
-    10
-    """
-
-    solution_type: ClassVar[type[Solution]] = Ordering
-    unit: ClassVar[str] = "bytes"
-    playable_despite: ClassVar[frozenset[str]] = frozenset({"precedence"})
-    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"limit_bytes": None})
-
-    schema_version: Literal[1] = SCHEMA_VERSION
-    objective: Literal["peak", "total"] = "peak"
-    in_place: InPlace = "none"
-    limit_bytes: Bytes | None = None
-    inputs: Literal["freed", "kept", "excluded"] = "freed"
-    outputs: Literal["kept", "excluded"] = "kept"
-
-    @model_validator(mode="after")
-    def _check(self) -> MemoryOrdering:
-        check_constraints(self.constraints, self)
-        if self.objective == "total":
-            _check_total(self.graph)
-        return self
-
-    def unusable(self, solution: Ordering) -> Iterator[Violation]:
-        return wrong_order(self.graph, solution.order)
-
-    def carry_out(self, solution: Ordering) -> Carried:
-        return Carried(self, solution)
-
-
-def given_order(problem: MemoryOrdering) -> Ordering:
-    """Return the order in which the model lists its operators, mended where that breaks a dependence.
-
-    Examples
-    --------
-    >>> from opweave.problems.graph import OpGraph, Operator
-    >>> given_order(MemoryOrdering(graph=OpGraph(operators=[Operator(id="a"), Operator(id="b")], tensors=[]))).order
-    ('a', 'b')
-    """
-    return Ordering.made_of(order=in_order(problem.graph.operator_ids, problem.graph.listed_order))
 
 
 def _check_total(graph: OpGraph) -> None:
@@ -212,6 +133,11 @@ def _activities(problem: MemoryOrdering, names: Names, step: IntArray) -> Activi
         causes=causes,
         brought=brought,
     )
+
+
+def unusable(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
+    """Check that every operator runs once, behind what it reads."""
+    return wrong_order(problem.graph, solution.order)
 
 
 class Carried:
@@ -286,3 +212,76 @@ def _profile(solution: Ordering, timeline: Timeline) -> MemoryProfile:
         stable=tuple(stable),
         transient=tuple(bytes_after_steps(timeline, 0).tolist()),
     )
+
+
+class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
+    """Find a topological order with the smallest peak, or the smallest total, of live bytes.
+
+    A storage (a tensor and all its aliases) is live from its producer's step to the last step that reads it, both
+    included. A graph input is live from the beginning, and a graph output until the end. A result that no operator
+    reads is live only in its producer's step.
+
+    Attributes
+    ----------
+    objective
+        ``"peak"``: the largest stable footprint, or the bytes live before the first step if those are more.
+        ``"total"``: the sum of the stable footprints over the steps.
+    in_place
+        Which inputs an operator with ``inplace_ok`` may overwrite, provided that they have the size of its output and
+        die in its step: ``"none"``; ``"first"``, only its first input; ``"any"``. An overwritten byte is counted once.
+    limit_bytes
+        Orders that need more bytes than this are infeasible; None for no limit.
+    inputs
+        ``"freed"``: a graph input is freed after its last reader (the papers). ``"kept"``: it stays to the end.
+        ``"excluded"``: it is the caller's memory and does not count.
+    outputs
+        ``"kept"``: a graph output stays to the end (the papers). ``"excluded"``: it is written to the caller's memory
+        and does not count.
+
+    Examples
+    --------
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id=name, bytes=size) for name, size in (("x", 1), ("a", 8), ("b", 2), ("y", 1))],
+    ...     operators=[
+    ...         Operator(id="grow", inputs=["x"], outputs=["a"]),
+    ...         Operator(id="shrink", inputs=["a"], outputs=["b"]),
+    ...         Operator(id="end", inputs=["b"], outputs=["y"]),
+    ...     ],
+    ...     outputs=["y"],
+    ... )
+    >>> problem = MemoryOrdering(graph=graph)
+    >>> problem.evaluate(Ordering(order=["grow", "shrink", "end"])).objective
+    10
+    """
+
+    solution_type: ClassVar[type[Solution]] = Ordering
+    referee: ClassVar[Referee] = unusable, Carried
+    unit: ClassVar[str] = "bytes"
+    playable_despite: ClassVar[frozenset[str]] = frozenset({"precedence"})
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"limit_bytes": None})
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    objective: Literal["peak", "total"] = "peak"
+    in_place: InPlace = "none"
+    limit_bytes: Bytes | None = None
+    inputs: Literal["freed", "kept", "excluded"] = "freed"
+    outputs: Literal["kept", "excluded"] = "kept"
+
+    @model_validator(mode="after")
+    def _check(self) -> MemoryOrdering:
+        if self.objective == "total":
+            _check_total(self.graph)
+        return self
+
+
+def given_order(problem: MemoryOrdering) -> Ordering:
+    """Return the order in which the model lists its operators, mended where that breaks a dependence.
+
+    Examples
+    --------
+    >>> from opweave.problems.graph import OpGraph, Operator
+    >>> given_order(MemoryOrdering(graph=OpGraph(operators=[Operator(id="a"), Operator(id="b")], tensors=[]))).order
+    ('a', 'b')
+    """
+    return Ordering.made_of(order=in_order(problem.graph.operator_ids, problem.graph.listed_order))

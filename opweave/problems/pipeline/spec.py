@@ -7,7 +7,7 @@ device's memory; both are settings here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from math import isnan
 from typing import Annotated, ClassVar, Literal
@@ -23,8 +23,8 @@ from opweave.problems.costs import Costs
 from opweave.problems.on_cluster import MemoryModel, OnCluster
 from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance, running_order
 from opweave.problems.pipeline.referee import PipelineDetails, StageUse, Walk, unusable
-from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Solution, Violation
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Referee, Solution, grouped
 from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
@@ -74,11 +74,7 @@ class Stages(Solution):
     @cached_property
     def _where(self) -> Mapping[str, frozenset[str]]:
         # every side constraint asks for them
-        where: dict[str, set[str]] = {}
-        for stage in self.stages:
-            for name in stage.operators:
-                where.setdefault(name, set()).update(stage.devices)
-        return {name: frozenset(devices) for name, devices in where.items()}
+        return grouped((op, device) for stage in self.stages for op in stage.operators for device in stage.devices)
 
 
 class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
@@ -156,21 +152,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Stages
-    unit: ClassVar[str] = "seconds"
-    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
-        {
-            "ties": (("copied",), "every stage that reads a parameter holds a copy of it"),
-            "delivery": (("relay",), "give the devices links, or plan a placement with transfers='blocking'"),
-            "max_visits": (
-                (1,),
-                "a device has one stage, and tied parameters are copied; use ow.Placement for more",
-            ),
-            "stateful": (((), []), "use max_replicas=1 for models that keep something between inputs"),
-            "max_tensors": ((None,), "compare plans by what their stages send"),
-            "device_order": ((None,), "give the cluster links in one direction only"),
-            "forbidden_devices": (((), []), "leave these devices out of the cluster"),
-        }
-    )
+    referee: ClassVar[Referee] = unusable, Walk
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict(
         {"min_stages": 1, "max_stages": None, "cuts": "prefix"}
     )
@@ -203,25 +185,17 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
 
     @model_validator(mode="after")
     def _check(self) -> Pipeline:
-        self._check_costs()
+        if self.costs is not None:
+            self._check_costs()
+        elif self.include_compute:
+            advice = "give costs=Costs.roofline(graph, cluster) or set include_compute=False"
+            raise ValueError(f"include_compute=True needs costs; {advice}")
         self._check_readings()
         if self.order is not None:
             on_cluster.check_order(self.graph, self.order)
         if self.max_stages is not None and self.max_stages < self.min_stages:
             raise ValueError(f"at least {self.min_stages} stages are asked for, but at most {self.max_stages}")
-        check_constraints(self.constraints, self)
         return self
-
-    def _check_costs(self) -> None:
-        if self.costs is None:
-            if self.include_compute:
-                raise ValueError(
-                    "include_compute=True needs costs; "
-                    "give costs=Costs.roofline(graph, cluster) or set include_compute=False"
-                )
-            return
-        on_cluster.check_costs(self.costs, self.graph, self.cluster)
-        on_cluster.check_times_known(self.known_seconds)
 
     def _check_readings(self) -> None:
         asked = {"load='sum'": self.load == "sum", "max_replicas": self.max_replicas > 1}
@@ -264,7 +238,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         if self.costs is None or not self.include_compute:
             devices = [device.name for device in self.cluster.devices]
             return {op.id: dict.fromkeys(devices, 0.0) for op in self.graph.operators}
-        return on_cluster.times_by_device(self.costs, self.graph, self.cluster)
+        return super().known_seconds
 
     @cached_property
     def stage_limit(self) -> int:
@@ -293,9 +267,3 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         ]
         operator, device = np.asarray(sorted(set(pairs)), dtype=np.int64).reshape(-1, 2).T
         return operator, device, np.ones_like(operator)
-
-    def unusable(self, solution: Stages) -> Iterator[Violation]:
-        return unusable(self, solution)
-
-    def carry_out(self, solution: Stages) -> Walk:
-        return Walk(self, solution)

@@ -6,7 +6,7 @@ Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inferen
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -21,8 +21,8 @@ from opweave.problems.costs import Costs
 from opweave.problems.device_play import DeviceDetails
 from opweave.problems.on_cluster import MemoryModel, OnCluster
 from opweave.problems.placement.referee import Calls, Carried, check_calls, unusable
-from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Solution, Violation
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Referee, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec
 
 __all__ = ["Placement", "Schedule", "Transfer", "TransferModel"]
@@ -150,11 +150,7 @@ class Placement(OnCluster, Problem[Schedule, DeviceDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Schedule
-    unit: ClassVar[str] = "seconds"
-
-    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
-        {"host_cores": ((None,), "the host runs any number of operators at the same time")}
-    )
+    referee: ClassVar[Referee] = unusable, Carried
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster
@@ -166,22 +162,15 @@ class Placement(OnCluster, Problem[Schedule, DeviceDetails]):
 
     @model_validator(mode="after")
     def _check(self) -> Placement:
-        on_cluster.check_costs(self.costs, self.graph, self.cluster)
-        on_cluster.check_times_known(self.known_seconds)
+        self._check_costs()
         running = math.fsum(max(known.values()) for known in self.known_seconds.values())
         on_cluster.check_total_time(self.graph, self.cluster, running)
-        check_constraints(self.constraints, self)
         check_calls(self)
         return self
 
     @property
     def reading(self) -> str | None:
         return "transfers='blocking'" if self.transfers == "blocking" else None
-
-    @cached_property
-    def known_seconds(self) -> dict[str, dict[str, float]]:
-        """Seconds of every operator on each device that can run it."""
-        return on_cluster.times_by_device(self.costs, self.graph, self.cluster)
 
     @cached_property
     def turned_round(self) -> Precede | None:
@@ -217,9 +206,6 @@ class Placement(OnCluster, Problem[Schedule, DeviceDetails]):
         device = np.asarray([-1 if each is None else number.get(each, -1) for each in devices], dtype=np.int64)
         there = np.flatnonzero(device >= 0)
         return there, device[there], np.ones_like(there)
-
-    def unusable(self, solution: Schedule) -> Iterator[Violation]:
-        return unusable(self, solution)
 
     def carry_out(self, solution: Schedule) -> Calls | Carried:
         return Calls(self, solution) if self.transfers == "blocking" else Carried(self, solution)

@@ -6,7 +6,7 @@ Source: Mei et al., "Helix: Serving Large Language Models over Heterogeneous GPU
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -15,9 +15,9 @@ from pydantic import model_validator
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.on_cluster import OnCluster
-from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.problem import Problem
 from opweave.problems.serving_flow.referee import Carried, ServingDetails, ServingUse, unusable
-from opweave.problems.solution import Solution, Violation
+from opweave.problems.solution import Referee, Solution, grouped
 from opweave.problems.spec import SCHEMA_VERSION, Amount, FrozenDict, Many, Name, Rate
 from opweave.problems.words import refuse_unknown
 
@@ -33,11 +33,7 @@ class LayerBlocks(Solution):
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Devices that hold each layer."""
-        where: dict[str, set[str]] = {}
-        for device, names in self.operators.items():
-            for name in names:
-                where.setdefault(name, set()).add(device)
-        return {name: frozenset(devices) for name, devices in where.items()}
+        return grouped((name, device) for device, names in self.operators.items() for name in names)
 
 
 class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
@@ -88,7 +84,7 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = LayerBlocks
-    unit: ClassVar[str] = "seconds"
+    referee: ClassVar[Referee] = unusable, Carried
     goal: ClassVar[str] = "seconds per token"
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -106,7 +102,6 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
             refuse_unknown(f"{field} names", "device", getattr(self, field) or (), known, "cluster")
         if self.cluster.shared is not None and len(self.cluster.devices) > 1:
             raise ValueError("the links are one shared channel; a flow needs bandwidth between devices, or rates")
-        check_constraints(self.constraints, self)
         return self
 
     def _check_chain(self) -> None:
@@ -159,12 +154,6 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
         sizes = dict(zip(self.layers, self.layer_bytes, strict=True))
         held = {name: sum(sizes.get(op, 0) for op in ops) for name, ops in solution.operators.items()}
         return {device.name: held.get(device.name, 0) for device in self.cluster.devices}
-
-    def unusable(self, solution: LayerBlocks) -> Iterator[Violation]:
-        return unusable(self, solution)
-
-    def carry_out(self, solution: LayerBlocks) -> Carried:
-        return Carried(self, solution)
 
 
 def layer_chain(

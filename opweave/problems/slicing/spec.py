@@ -5,7 +5,7 @@ Source: "MemoriaNova: Optimizing Memory-Aware Model Inference for Edge Computing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -17,12 +17,9 @@ from opweave.problems.costs import Costs
 from opweave.problems.errors import warn_once_built
 from opweave.problems.on_cluster import (
     OnCluster,
-    check_costs,
     check_order,
-    check_times_known,
-    times_by_device,
 )
-from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.problem import Problem
 from opweave.problems.slicing.columns import Columns, columns_of
 from opweave.problems.slicing.geometry import (
     GEOMETRY_UNKNOWN,
@@ -34,7 +31,7 @@ from opweave.problems.slicing.geometry import (
     extent_of,
 )
 from opweave.problems.slicing.play import Played, SlicedStep, SlicingDetails, unusable
-from opweave.problems.solution import Solution, Violation
+from opweave.problems.solution import Referee, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Spec
 from opweave.problems.words import refuse_unknown
 
@@ -159,16 +156,8 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Slices
-    unit: ClassVar[str] = "seconds"
+    referee: ClassVar[Referee] = unusable, Played
     goal: ClassVar[str] = "latency"
-    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
-        {
-            "overhead_seconds": (({},), "use launch_seconds of the devices"),
-            "input_device": ((None,), "every device gets graph inputs from outside; pin an operator that copies them"),
-            "output_device": ((None,), "graph outputs stay where they are made; pin an operator that reads them"),
-            "channel": (("dedicated",), "devices receive at the same time, each at its own rate"),
-        }
-    )
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
     _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
 
@@ -184,8 +173,8 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
 
     @model_validator(mode="after")
     def _check(self) -> Slicing:
-        self._check_names()
-        check_times_known(self.known_seconds)
+        self._check_costs()
+        refuse_unknown("the geometry names", "operator", self.geometry, self.graph.operator_index)
         if len(self.cluster.devices) > 1:
             for device, rate in zip(self.cluster.devices, self.rates, strict=True):
                 if rate <= 0:
@@ -193,7 +182,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         if self.order is not None:
             check_order(self.graph, self.order)
         _ = self.cuttings  # raises if a geometry does not fit
-        check_constraints(self.constraints, self)
         self._warn_if_uncut()
         return self
 
@@ -207,15 +195,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
                 f"Slicing: {len(unknown):,} operators with {share:.0%} of the work stay whole, because their geometry "
                 "is not known; geometry=ow.geometry(model) reads it from a model"
             )
-
-    def _check_names(self) -> None:
-        check_costs(self.costs, self.graph, self.cluster)
-        refuse_unknown("the geometry names", "operator", self.geometry, self.graph.operator_index)
-
-    @cached_property
-    def known_seconds(self) -> dict[str, dict[str, float]]:
-        """Seconds of every whole operator on each device that can run it."""
-        return times_by_device(self.costs, self.graph, self.cluster)
 
     @cached_property
     def rates(self) -> tuple[float, ...]:
@@ -271,9 +250,3 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     def memory_by_device(self, solution: Slices) -> Mapping[str, int]:
         """The most bytes that every device holds at a time; empty if the plan cannot be replayed."""
         return {} if any(self.unusable(solution)) else Played(self, solution).peak
-
-    def unusable(self, solution: Slices) -> Iterator[Violation]:
-        return unusable(self, solution)
-
-    def carry_out(self, solution: Slices) -> Played:
-        return Played(self, solution)
