@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
-from itertools import chain
 from math import isnan
 from typing import Annotated, Any, Literal, Self
 
@@ -14,21 +13,8 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from opweave.problems.arrays import FloatArray, FloatMatrix
 from opweave.problems.errors import InvalidInputError, check_plausible
 from opweave.problems.shown import Bare, HasHtml, ShownInNotebooks, brief, changed_fields
-from opweave.problems.spec import (
-    SCHEMA_VERSION,
-    Amount,
-    Bytes,
-    Count,
-    FrozenDict,
-    Many,
-    Name,
-    Operations,
-    Rate,
-    Seconds,
-    Spec,
-    repeated,
-)
-from opweave.problems.words import counted, did_you_mean
+from opweave.problems.spec import Amount, Bytes, Count, FrozenDict, Many, Name, Operations, Rate, Seconds, Spec
+from opweave.problems.words import counted, did_you_mean, repeated
 
 
 def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -150,7 +136,7 @@ class Cluster(ShownInNotebooks, Spec):
     20.0
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     devices: Annotated[Many[Device], Field(min_length=1)]
     bandwidth: Many[Many[Rate]] | None = None
     rates: Many[Rate] | None = None
@@ -171,14 +157,8 @@ class Cluster(ShownInNotebooks, Spec):
                     f"devices {first[device.group].name!r} and {device.name!r} share group {device.group!r} but "
                     "differ; the devices of a group must be identical except for their names"
                 )
-        given = {
-            "bandwidth": chain.from_iterable(self.bandwidth or ()),
-            "rates": self.rates or (),
-            "shared": [self.shared],
-            "latency": np.asarray(self.latency).ravel().tolist(),
-        }
-        for field, values in given.items():
-            check_plausible("the cluster", field, values)
+        for field in ("bandwidth", "rates", "shared", "latency"):
+            check_plausible("the cluster", field, np.asarray(getattr(self, field) or 0.0).ravel().tolist())
         return self
 
     def _check_links(self) -> None:
@@ -188,12 +168,16 @@ class Cluster(ShownInNotebooks, Spec):
             raise ValueError(f"the links are described by {' and '.join(given)}; give only one of them")
         if count > 1 and not given:
             raise ValueError(f"{count} devices need a description of their links: bandwidth, rates or shared")
-        if self.bandwidth is not None:
-            _check_square("bandwidth", self.bandwidth, count)
         if self.rates is not None and len(self.rates) != count:
             raise ValueError(f"rates has {len(self.rates)} entries for {count} devices")
-        if isinstance(self.latency, tuple):
-            _check_square("latency", self.latency, count)
+        for what, matrix in (("bandwidth", self.bandwidth), ("latency", self.latency)):
+            if not isinstance(matrix, tuple):
+                continue
+            if len(matrix) != count:
+                raise ValueError(f"{what} has {len(matrix)} rows for {count} devices")
+            for index, row in enumerate(matrix):
+                if len(row) != count:
+                    raise ValueError(f"row {index} of {what} has {len(row)} entries for {count} devices")
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         yield None, Bare(f"{counted(len(self.devices), 'device')}: {brief([*self.device_index])[1:-1]}")
@@ -302,14 +286,6 @@ class Cluster(ShownInNotebooks, Spec):
             and np.array_equal(matrix[others, first], matrix[others, second])
             for matrix in (self.direct_bandwidth, self.direct_latency)
         )
-
-
-def _check_square(what: str, matrix: Sequence[Sequence[float]], count: int) -> None:
-    if len(matrix) != count:
-        raise ValueError(f"{what} has {len(matrix)} rows for {count} devices")
-    for index, row in enumerate(matrix):
-        if len(row) != count:
-            raise ValueError(f"row {index} of {what} has {len(row)} entries for {count} devices")
 
 
 def _read_only(matrix: FloatMatrix) -> FloatMatrix:

@@ -13,8 +13,7 @@ from typing import Any, ParamSpec, TypeVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
-from pydantic_core.core_schema import ErrorType
+from pydantic_core import ErrorDetails
 
 from opweave.problems.words import did_you_mean, instead_of
 
@@ -150,7 +149,6 @@ _SENTENCES = {
 """What pydantic's kinds of errors mean; a wrong value follows."""
 _MISSING = {"costs": "is missing; add it, for instance costs=Costs.roofline(graph, cluster)"}
 """What helps with missing fields that another call makes."""
-_PYDANTICS = frozenset(get_args(ErrorType))
 _SHOWN, _LISTED = 60, 5
 """Most characters of a wrong value, and most sentences, that a message contains."""
 
@@ -163,6 +161,16 @@ class InvalidSpecError(InvalidInputError, ValidationError):
 
     data: object = None
     """What was validated, for the names of places."""
+    found: ValidationError
+    """What pydantic found."""
+
+    def errors(self, **options: Any) -> list[ErrorDetails]:
+        """Everything that is wrong, as pydantic lists it."""
+        return self.found.errors(**options)
+
+    def error_count(self) -> int:
+        """How much that is."""
+        return self.found.error_count()
 
     def __str__(self) -> str:
         found = list(sentences(self, self.data))
@@ -178,19 +186,9 @@ def refusal(error: ValidationError, data: object) -> InvalidSpecError:
     """Turn pydantic's error into opweave's; ``data`` is what was validated."""
     if isinstance(error, InvalidSpecError):
         return error
-    details = [_detail(each) for each in error.errors(include_url=False)]
-    refused = InvalidSpecError.from_exception_data(error.title, details)
-    refused.data = data
+    refused = InvalidSpecError.from_exception_data(error.title, [])
+    refused.found, refused.data = error, data
     return refused
-
-
-def _detail(each: Mapping[str, Any]) -> InitErrorDetails:
-    known = each["type"] in _PYDANTICS
-    kind = each["type"] if known else PydanticCustomError(each["type"], each["msg"].replace("{", "{{"))
-    detail = InitErrorDetails(type=kind, loc=each["loc"], input=each["input"])
-    if known and "ctx" in each:
-        detail["ctx"] = each["ctx"]
-    return detail
 
 
 def plain(text: str) -> str:
@@ -295,13 +293,12 @@ def _place(loc: Sequence[str | int], data: object, *, missing: bool) -> tuple[st
     return path, data
 
 
+_LINKS = (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s")
 LEAST = {
     "memory_bytes": (1024, "bytes", "{0:g} MiB' or '{0:g} GB"),
     "flops_per_second": (1e5, "operations per second", "{0:g} GFLOP/s' or '{0:g} TFLOP/s"),
     "memory_bandwidth": (1e4, "bytes per second", "{0:g} GB/s"),
-    "bandwidth": (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s"),
-    "rates": (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s"),
-    "shared": (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s"),
+    **dict.fromkeys(("bandwidth", "rates", "shared"), _LINKS),
 }
 """The least plausible value of each field, its unit, and what people are likely to mean by less."""
 
@@ -325,16 +322,14 @@ def check_plausible(what: str, field: str, values: Iterable[float | None]) -> No
         The field's values; 0 and None mean nothing.
     """
     given = [value for value in values if value]
-    if field in MOST:
-        large = max(given, default=0.0)
-        if large > MOST[field]:
-            warn_once_built(
-                f"{what}: {field} is {large:g} seconds; if you mean less, write '{large:g} us' or '{large:g} ms'"
-            )
-        return
-    least, unit, meant = LEAST[field]
-    small = min(given, default=least)
-    if small < least:
+    if given and max(given) > MOST.get(field, np.inf):
+        large = max(given)
+        warn_once_built(
+            f"{what}: {field} is {large:g} seconds; if you mean less, write '{large:g} us' or '{large:g} ms'"
+        )
+    least, unit, meant = LEAST.get(field, (0.0, "", ""))
+    if given and min(given) < least:
+        small = min(given)
         warn_once_built(f"{what}: {field} is {small:g} {unit}; if you mean more, write '{meant.format(small)}'")
 
 

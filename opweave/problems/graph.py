@@ -13,9 +13,9 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle, topological_order
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.shown import Bare, ShownInNotebooks, brief
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, Extent, Many, Name, Operations, Spec, repeated
+from opweave.problems.spec import Bytes, Extent, Many, Name, Operations, Spec
 from opweave.problems.units import readable_bytes
-from opweave.problems.words import counted, refuse_unknown
+from opweave.problems.words import counted, refuse_unknown, repeated
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -114,7 +114,7 @@ class OpGraph(ShownInNotebooks, Spec):
     (('x',), 2)
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     name: str = "graph"
     operators: Many[Operator]
     tensors: Many[Tensor]
@@ -251,20 +251,13 @@ class OpGraph(ShownInNotebooks, Spec):
 
     @cached_property
     def digraph(self) -> nx.DiGraph[str]:
-        """Operators as a networkx graph. Each edge has its ``tensors`` and their total ``bytes``."""
+        """Operators as a networkx graph, with an edge from each that makes a tensor to each that reads it."""
         import networkx as nx
 
-        size = {tensor.id: tensor.bytes for tensor in self.tensors}
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
-        graph.add_nodes_from(op.id for op in self.operators)
-        for op in self.operators:
-            for tensor in dict.fromkeys(op.inputs):
-                source = self.producer.get(tensor)
-                if source is None:
-                    continue
-                before = graph.get_edge_data(source, op.id, {"tensors": (), "bytes": 0})
-                sent = (*before["tensors"], tensor)
-                graph.add_edge(source, op.id, tensors=sent, bytes=before["bytes"] + size[tensor])
+        graph.add_nodes_from(self.operator_ids)
+        made = self.producer
+        graph.add_edges_from((made[name], op.id) for op in self.operators for name in op.inputs if name in made)
         return graph
 
     def positions(self, names: tuple[str, ...]) -> IntArray:

@@ -87,8 +87,9 @@ def layout_of(
     [('x', -1.0, 1.0, 4), ('y', 0.0, 1.0, 8)]
     """
     plan = solution_of(solution, Solution)
-    timeline = problem.play(plan)
-    in_place: tuple[tuple[str, ...], ...] = ()
+    whole: Problem[Any, Any] = problem
+    judged = whole.evaluate(plan)
+    timeline, in_place = judged.timeline, tuple[tuple[str, ...], ...]()
     if isinstance(problem, MemoryOrdering):
         own, number = Pool(name="arena"), 0
     elif isinstance(problem, Placement | BatchedMapping | Pipeline):
@@ -100,10 +101,7 @@ def layout_of(
     else:
         raise InvalidInputError(f"a {type(problem).__name__} says nothing about when storages live")
     if timeline is None:
-        whole: Problem[Any, Any] = problem
-        broken = whole.evaluate(plan).violations
-        why = broken[0].message if broken else "it is incomplete"
-        raise InvalidInputError(f"the plan cannot be carried out: {why}")
+        raise InvalidInputError(f"the plan cannot be carried out: {judged.violations[0].message}")
     lives: Iterable[Life]
     if isinstance(problem, MemoryOrdering):
         ids, overwritten = problem.graph.tensor_ids, problem.carry_out(plan).overwritten

@@ -68,7 +68,9 @@ class OnCluster(Refereed):
         refuse_unknown("the costs name", "device", self.costs.devices, self.cluster.device_index, "cluster")
         for name, by_device in self.known_seconds.items():
             if not by_device:
-                raise ValueError(f"operator {name!r} has no known time on any device of the cluster")
+                batch = getattr(self, "batch", 1)
+                sizes = "batch size 1" if batch == 1 else f"batch sizes up to {batch}"
+                raise ValueError(f"operator {name!r} has no known time ({sizes}) on any device of the cluster")
 
     @cached_property
     def memory_limits(self) -> dict[str, int | None]:

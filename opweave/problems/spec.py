@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from functools import cache
 from inspect import isabstract
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -36,16 +35,9 @@ from opweave.problems.shown import Bare, LeanMeta, brief_fields
 from opweave.problems.units import read_operations, read_rate, read_size, read_time
 from opweave.problems.words import joined
 
-SCHEMA_VERSION: Literal[1] = 1
-
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Item = TypeVar("Item")
-
-
-def repeated(names: Iterable[Item]) -> Item | None:
-    """The first of some names that is there more than once; None if they all differ."""
-    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _plain_number(value: object) -> object:
@@ -235,14 +227,6 @@ class Spec(BaseModel, metaclass=LeanMeta):
                 return super().model_validate_json(json_data, **options)
             except ValidationError as error:
                 raise refusal(error, None) from None
-
-        def model_dump(self, **options: object) -> dict[str, object]:
-            """The data as dictionaries, lists and numbers; see pydantic's method."""
-            return super().model_dump(**options)
-
-        def model_dump_json(self, **options: object) -> str:
-            """The data as JSON; see pydantic's method."""
-            return super().model_dump_json(**options)
 
     @classmethod
     def made_of(cls, **fields: Any) -> Self:

@@ -222,13 +222,8 @@ class Timeline(HasHtml):
 
     def __repr__(self) -> str:
         runs = int((self.activities.kind == ActivityKind.RUN).sum())
-        devices = sum(resource.kind == "device" for resource in self.resources)
-        period = "" if self.period is None else f", repeats every {self.period:.4g} {self.unit}"
-        return (
-            f"Timeline({counted(runs, 'run')}, {counted((len(self.activities) - runs) // 2, 'transfer')}, "
-            f"{counted(devices, 'device')}, {counted(len(self.lifetimes), 'lifetime')}, "
-            f"ends at {self.end:.4g} {self.unit}{period})"
-        )
+        moves = counted((len(self.activities) - runs) // 2, "transfer")
+        return f"Timeline({counted(runs, 'run')}, {moves}, ends at {self.end:.4g} {self.unit})"
 
     @cached_property
     def in_time(self) -> IntArray:

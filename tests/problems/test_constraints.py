@@ -12,7 +12,7 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.graph import Operator, OpGraph
 from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering
-from opweave.problems.problem import AnyProblem, Problem, check_constraints
+from opweave.problems.problem import AnyProblem, Problem
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import FrozenDict, Many, Name, read_tagged
 
@@ -145,7 +145,7 @@ class Untiming(Scattering):
 
 def test_precede_does_not_fit_a_problem_without_times():
     with pytest.raises(ValueError, match="Precede is about times, and Untiming decides none"):
-        check_constraints([Precede(before="a", after="b")], Untiming(graph=GRAPH))
+        Precede(before="a", after="b").check(Untiming(graph=GRAPH))
 
 
 def test_every_pair_that_must_be_apart_is_named():
@@ -174,7 +174,7 @@ def test_nothing_placed_uses_no_device():
 )
 def test_unknown_names(constraint, sentence):
     with pytest.raises(ValueError, match=sentence):
-        check_constraints([constraint], PLACES)
+        constraint.check(PLACES)
 
 
 @pytest.mark.parametrize(

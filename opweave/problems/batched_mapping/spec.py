@@ -6,8 +6,8 @@ Platforms". The decisions and rules are those of its equations (1)-(7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cache, cached_property
 from math import fsum, isnan
 from typing import Annotated, ClassVar, Literal
 
@@ -22,7 +22,7 @@ from opweave.problems.limits import MAX_BYTES
 from opweave.problems.on_cluster import OnCluster, check_total_time
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Referee, Solution, grouped
-from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Name, Seconds, Spec, _plain_number
+from opweave.problems.spec import Count, Many, Name, Seconds, Spec, _plain_number
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
 
@@ -175,7 +175,7 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
     referee: ClassVar[Referee] = unusable, Carried
     _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "_sums", "sizes_per_input"})
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     cluster: Cluster
     costs: Costs
     batch: Annotated[Count, Field(le=LARGEST_BATCH)] = 1
@@ -248,14 +248,8 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
     @cached_property
     def _sums(self) -> dict[str, frozenset[int]]:
         """Numbers of inputs up to ``batch`` that batches, one on each device at most, make up, for every operator."""
-        kept: dict[tuple[tuple[int, ...], ...], frozenset[int]] = {}
-        found = {}
-        for name, by_device in self.known_seconds.items():
-            sizes = tuple(tuple(by_size) for by_size in by_device.values())
-            if sizes not in kept:
-                kept[sizes] = sums_up_to(self.batch, sizes)
-            found[name] = kept[sizes]
-        return found
+        sizes = {name: tuple(map(tuple, row.values())) for name, row in self.known_seconds.items()}
+        return {name: sums_up_to(self.batch, each) for name, each in sizes.items()}
 
     @cached_property
     def sizes_per_input(self) -> IntArray:
@@ -274,12 +268,13 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
         return operator[there], device[there], count[there]
 
 
-def sums_up_to(most: int, choices: Iterable[Iterable[int]]) -> frozenset[int]:
+@cache
+def sums_up_to(most: int, choices: tuple[tuple[int, ...], ...]) -> frozenset[int]:
     """Sums of at most one number from each of ``choices``, up to ``most``.
 
     Examples
     --------
-    >>> sorted(sums_up_to(9, [(2, 4), (4,), (8,)]))
+    >>> sorted(sums_up_to(9, ((2, 4), (4,), (8,))))
     [0, 2, 4, 6, 8]
     """
     reached = 1

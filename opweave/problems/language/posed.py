@@ -10,7 +10,7 @@ from opweave.problems.arrays import FloatMatrix
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import AnyConstraint, Colocate, Pin
 from opweave.problems.costs import Costs
-from opweave.problems.graph import OpGraph, Parameter, Tensor
+from opweave.problems.graph import OpGraph, Tensor
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.rules import Beside
@@ -250,19 +250,12 @@ def _windows(values: FloatMatrix) -> FloatMatrix:
 
 def _chain(model: LanguageModel, sizes: list[int]) -> OpGraph:
     """Layers with their own bytes; the first has the table of tokens, too, and the last the head."""
-    graph = layer_chain(len(sizes), activation_bytes=model.hidden_bytes, token_bytes=TOKEN_BYTES, name=model.name)
-    held = {f"weights.{k}": size for k, size in enumerate(sizes)}
-    held |= {"embedding": model.embedding.bytes, "head": model.head.bytes}
-    used = [list(op.parameters) for op in graph.operators]
-    used[0].append("embedding")
-    used[-1].append("head")
-    operators = (
-        op.model_copy(update={"parameters": tuple(names)}) for op, names in zip(graph.operators, used, strict=True)
-    )
-    return OpGraph(
-        name=graph.name,
-        tensors=graph.tensors,
-        operators=tuple(operators),
-        parameters=tuple(Parameter(id=name, bytes=size) for name, size in held.items()),
-        outputs=graph.outputs,
+    sizes[0] += model.embedding.bytes
+    sizes[-1] += model.head.bytes
+    return layer_chain(
+        len(sizes),
+        activation_bytes=model.hidden_bytes,
+        token_bytes=TOKEN_BYTES,
+        layer_bytes=sizes,
+        name=model.name,
     )

@@ -206,20 +206,16 @@ class Carried:
 def _wrong_groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
     """Check storages that share a place, must share a pool, or must not."""
     blocks = problem.blocks if problem.in_place else ()
-    for block in (each for each in blocks if len(each.members) > 1):
-        first, *others = (each.id for each in block.members)
-        for name in others:
-            here, there = ((problem.pool_of(solution, each), solution.offset[each]) for each in (first, name))
+    placed = [[each.id for each in block.members] for block in blocks]
+    for rule, groups in (("in_place", placed), ("together", problem.together)):
+        for first, name in ((group[0], name) for group in groups for name in group[1:]):
+            here, there = (problem.pool_of(solution, each) for each in (first, name))
+            if rule == "in_place":
+                here, there = (
+                    f"{solution.offset[each]:,} in {problem.pool_of(solution, each)}" for each in (first, name)
+                )
             if here != there:
-                message = f"{first!r} and {name!r} must stand at one place, not at {_said(here)} and {_said(there)}"
-                yield broken("in_place", message)
-    for group in problem.together:
-        first, *others = group or ("",)
-        for name in others:
-            pools = [problem.pool_of(solution, each) for each in (first, name)]
-            if pools[0] != pools[1]:
-                message = f"{first!r} and {name!r} must share a pool, but are in {pools[0]!r} and {pools[1]!r}"
-                yield broken("together", message)
+                yield broken(rule, f"{first!r} and {name!r} must stand {rule}, not at {here} and at {there}")
     for group in problem.apart:
         seen: dict[str | None, str] = {}
         for name in group:
@@ -227,10 +223,6 @@ def _wrong_groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation
             if pool in seen:
                 yield broken("apart", f"{seen[pool]!r} and {name!r} must not share a pool, but both are in {pool!r}")
             seen.setdefault(pool, name)
-
-
-def _said(place: tuple[str | None, int]) -> str:
-    return f"{place[1]:,} in {place[0]!r}"
 
 
 def overlaps(timeline: Timeline) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from opweave.problems.arrays import FloatArray
 from opweave.problems.costs import MAX_SECONDS
@@ -23,23 +23,20 @@ from opweave.problems.memory_layout.referee import Carried, Columns, LayoutDetai
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare
 from opweave.problems.solution import Referee, Refereed, Solution
-from opweave.problems.spec import (
-    SCHEMA_VERSION,
-    Bytes,
-    Count,
-    FrozenDict,
-    Many,
-    Name,
-    Rate,
-    Spec,
-    _plain_bytes,
-    _plain_number,
-    repeated,
-)
-from opweave.problems.words import counted, refuse_unknown
+from opweave.problems.spec import Bytes, Count, FrozenDict, Many, Name, Rate, Spec, _plain_bytes, _plain_number
+from opweave.problems.words import counted, refuse_unknown, repeated
 
 Moment = Annotated[int | float, BeforeValidator(_plain_number), Field(ge=-MAX_BYTES, le=MAX_BYTES)]
 """A time in any unit; every integer in this range is exact as a float."""
+
+
+def _power_of_two(alignment: int) -> int:
+    if alignment & (alignment - 1):
+        raise ValueError(f"an alignment is a power of two, not {alignment:,}")
+    return alignment
+
+
+Alignment = Annotated[Count, AfterValidator(_power_of_two)]
 
 
 class Lifetime(Spec):
@@ -68,7 +65,7 @@ class Lifetime(Spec):
     begin: Moment
     end: Moment
     bytes: Bytes
-    alignment: Count = 1
+    alignment: Alignment = 1
     pools: Many[Name] | None = None
     operators: Many[Name] = ()
     traffic: Bytes | None = None
@@ -77,7 +74,6 @@ class Lifetime(Spec):
     def _check(self) -> Self:
         if self.end < self.begin:
             raise ValueError(f"storage {self.id!r} ends at {self.end:,} before it begins at {self.begin:,}")
-        _check_alignment(f"storage {self.id!r}", self.alignment)
         return self
 
     @property
@@ -105,13 +101,12 @@ class Pool(Spec):
 
     name: Name
     bytes: Bytes | None = None
-    alignment: Count = 1
+    alignment: Alignment = 1
     speed: Rate | None = None
     operators: Many[Name] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_alignment(f"pool {self.name!r}", self.alignment)
         if self.speed == 0.0:
             raise ValueError(f"pool {self.name!r} has a speed of 0; leave out a pool that nothing can use")
         return self
@@ -119,11 +114,6 @@ class Pool(Spec):
     def seconds(self, moved: int) -> float:
         """Seconds that it takes to write and read a number of bytes."""
         return 0.0 if self.speed is None else moved / self.speed
-
-
-def _check_alignment(what: str, alignment: int) -> None:
-    if alignment & (alignment - 1):
-        raise ValueError(f"{what} has an alignment of {alignment:,} bytes; it must be a power of two")
 
 
 __all__ = ["Block", "Layout", "LayoutDetails", "Lifetime", "MemoryLayout", "Pool", "PoolUse"]
@@ -222,7 +212,7 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     referee: ClassVar[Referee] = unusable, Carried
     playable_despite: ClassVar[frozenset[str]] = frozenset({"unknown"})
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     graph: OpGraph = OpGraph.model_construct(name="", operators=(), tensors=())  # no validator is built by an import
     lifetimes: Many[Lifetime]
     pools: Many[Pool] = (Pool.model_construct(name="arena"),)

@@ -19,7 +19,7 @@ from opweave.problems.measures import bytes_after_steps, bytes_over_time
 from opweave.problems.on_cluster import wrong_order
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Details, Referee, Refereed, Solution, Violation, broken
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name
+from opweave.problems.spec import Bytes, FrozenDict, Many, Name
 from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
 
 __all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
@@ -261,7 +261,7 @@ class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
     playable_despite: ClassVar[frozenset[str]] = frozenset({"precedence"})
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"limit_bytes": None})
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     objective: Literal["peak", "total"] = "peak"
     in_place: InPlace = "none"
     limit_bytes: Bytes | None = None

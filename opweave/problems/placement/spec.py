@@ -23,7 +23,7 @@ from opweave.problems.on_cluster import MemoryModel, OnCluster
 from opweave.problems.placement.referee import Calls, Carried, check_calls, unusable
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Referee, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec
+from opweave.problems.spec import Count, FrozenDict, Many, Name, Seconds, Spec
 
 __all__ = ["Placement", "Schedule", "Transfer", "TransferModel"]
 
@@ -152,7 +152,7 @@ class Placement(OnCluster, Problem[Schedule, DeviceDetails]):
     solution_type: ClassVar[type[Solution]] = Schedule
     referee: ClassVar[Referee] = unusable, Carried
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     cluster: Cluster
     costs: Costs
     transfers: TransferModel = "one_port_tensor"

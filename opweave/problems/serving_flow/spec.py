@@ -6,7 +6,7 @@ Source: Mei et al., "Helix: Serving Large Language Models over Heterogeneous GPU
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -18,7 +18,7 @@ from opweave.problems.on_cluster import OnCluster
 from opweave.problems.problem import Problem
 from opweave.problems.serving_flow.referee import Carried, ServingDetails, ServingUse, unusable
 from opweave.problems.solution import Referee, Solution, grouped
-from opweave.problems.spec import SCHEMA_VERSION, Amount, FrozenDict, Many, Name, Rate
+from opweave.problems.spec import Amount, FrozenDict, Many, Name, Rate
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["LayerBlocks", "ServingDetails", "ServingFlow", "ServingUse", "layer_chain"]
@@ -87,7 +87,7 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
     referee: ClassVar[Referee] = unusable, Carried
     goal: ClassVar[str] = "seconds per token"
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     cluster: Cluster
     rates: FrozenDict[Name, Many[Amount]]
     entry: Entry = "first"
@@ -110,9 +110,9 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
         last = None
         for number, name in enumerate(self.layers):
             reads = self._layer(name).inputs
-            makers = {self.graph.producer.get(tensor) for tensor in reads}
-            if makers - {last} or (number and not reads):
-                what = repr(sorted(map(str, makers - {last}))[0]) if makers - {last} else "nothing"
+            others = {str(self.graph.producer.get(tensor)) for tensor in reads} - {str(last)}
+            if others or (number and not reads):
+                what = repr(min(others)) if others else "nothing"
                 raise ValueError(
                     f"the layers form no chain: {name!r} does not read from {last!r} alone, but from {what}; each "
                     "layer reads what the one before it makes, and nothing else"
@@ -157,7 +157,12 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
 
 
 def layer_chain(
-    count: int, *, activation_bytes: int, token_bytes: int = 0, layer_bytes: int = 0, name: str = "model"
+    count: int,
+    *,
+    activation_bytes: int,
+    token_bytes: int = 0,
+    layer_bytes: int | Sequence[int] = 0,
+    name: str = "model",
 ) -> OpGraph:
     """Layers that are alike, one after the other, as the graph of a :class:`ServingFlow`.
 
@@ -170,7 +175,7 @@ def layer_chain(
     token_bytes
         What a token is on its way from and to the coordinator.
     layer_bytes
-        Parameters of a layer.
+        Parameters of every layer, or of each.
     name
         Name of the graph.
 
@@ -179,6 +184,7 @@ def layer_chain(
     >>> [op.id for op in layer_chain(2, activation_bytes=16_384).operators]
     ['layers.0', 'layers.1']
     """
+    held = (layer_bytes,) * count if isinstance(layer_bytes, int) else layer_bytes
     sizes = (token_bytes, *(activation_bytes for _ in range(count - 1)), token_bytes)
     return OpGraph(
         name=name,
@@ -192,6 +198,6 @@ def layer_chain(
             )
             for k in range(count)
         ),
-        parameters=tuple(Parameter(id=f"weights.{k}", bytes=layer_bytes) for k in range(count)),
+        parameters=tuple(Parameter(id=f"weights.{k}", bytes=size) for k, size in enumerate(held)),
         outputs=(f"hidden.{count}",),
     )

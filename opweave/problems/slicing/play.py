@@ -367,11 +367,9 @@ def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
     if len(cuts) != len(devices) + 1:
         yield broken("cuts", f"{name!r} has {len(cuts)} cuts; {len(devices)} devices need {len(devices) + 1}")
         return
-    if cuts[0] != 0:
-        yield broken("cut_start", f"the first cut of {name!r} is {cuts[0]}, not 0", float(abs(cuts[0])))
-    if cuts[-1] != length:
-        message = f"the last cut of {name!r} is {cuts[-1]}, not its length {length}"
-        yield broken("cut_end", message, float(abs(cuts[-1] - length)))
+    for rule, which, at, needed in (("cut_start", "first", cuts[0], 0), ("cut_end", "last", cuts[-1], length)):
+        if at != needed:
+            yield broken(rule, f"the {which} cut of {name!r} is {at}, not {needed}", float(abs(at - needed)))
     for device, first, end in zip(devices, cuts, cuts[1:], strict=False):
         if first > end:
             message = f"the part of {name!r} on {device!r} runs backwards, from {first} to {end}"

@@ -15,24 +15,13 @@ from pydantic import model_validator
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import warn_once_built
-from opweave.problems.on_cluster import (
-    OnCluster,
-    check_order,
-)
+from opweave.problems.on_cluster import OnCluster, check_order
 from opweave.problems.problem import Problem
 from opweave.problems.slicing.columns import Columns, columns_of
-from opweave.problems.slicing.geometry import (
-    GEOMETRY_UNKNOWN,
-    Cutting,
-    Extent,
-    Geometry,
-    Layout,
-    cutting_of,
-    extent_of,
-)
+from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
 from opweave.problems.slicing.play import Played, SlicedStep, SlicingDetails, unusable
 from opweave.problems.solution import Referee, Solution
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Spec
+from opweave.problems.spec import FrozenDict, Many, Name, Spec
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
@@ -161,7 +150,7 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
     _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     cluster: Cluster
     costs: Costs
     geometry: FrozenDict[Name, Geometry] = FrozenDict()
