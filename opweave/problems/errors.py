@@ -13,7 +13,8 @@ from typing import Any, ParamSpec, TypeVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
 
 from opweave.problems.words import did_you_mean, instead_of
 
@@ -149,6 +150,7 @@ _SENTENCES = {
 """What pydantic's kinds of errors mean; a wrong value follows."""
 _MISSING = {"costs": "is missing; add it, for instance costs=Costs.roofline(graph, cluster)"}
 """What helps with missing fields that another call makes."""
+_PYDANTICS = frozenset(get_args(ErrorType))
 _SHOWN, _LISTED = 60, 5
 """Most characters of a wrong value, and most sentences, that a message contains."""
 
@@ -161,16 +163,6 @@ class InvalidSpecError(InvalidInputError, ValidationError):
 
     data: object = None
     """What was validated, for the names of places."""
-    found: ValidationError
-    """What pydantic found."""
-
-    def errors(self, **options: Any) -> list[ErrorDetails]:
-        """Everything that is wrong, as pydantic lists it."""
-        return self.found.errors(**options)
-
-    def error_count(self) -> int:
-        """How much that is."""
-        return self.found.error_count()
 
     def __str__(self) -> str:
         found = list(sentences(self, self.data))
@@ -186,9 +178,19 @@ def refusal(error: ValidationError, data: object) -> InvalidSpecError:
     """Turn pydantic's error into opweave's; ``data`` is what was validated."""
     if isinstance(error, InvalidSpecError):
         return error
-    refused = InvalidSpecError.from_exception_data(error.title, [])
-    refused.found, refused.data = error, data
+    details = [_detail(each) for each in error.errors(include_url=False)]
+    refused = InvalidSpecError.from_exception_data(error.title, details)
+    refused.data = data
     return refused
+
+
+def _detail(each: Mapping[str, Any]) -> InitErrorDetails:
+    known = each["type"] in _PYDANTICS
+    kind = each["type"] if known else PydanticCustomError(each["type"], each["msg"].replace("{", "{{"))
+    detail = InitErrorDetails(type=kind, loc=each["loc"], input=each["input"])
+    if known and "ctx" in each:
+        detail["ctx"] = each["ctx"]
+    return detail
 
 
 def plain(text: str) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.problems.limits import MAX_BYTES
-from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import layouts, memory_layouts
 
 A = ow.Lifetime(id="a", begin=0, end=2, bytes=4)
@@ -95,14 +94,6 @@ def test_storages_at_one_place_count_once() -> None:
     assert broken(problem, offset={"a": 0, "b": 0, "c": 0}) == ["overlap"]
 
 
-def test_nothing_takes_no_space() -> None:
-    empty = [A.model_copy(update={"id": "none", "bytes": 0}), B.model_copy(update={"id": "never", "end": 1})]
-    problem = changed(SMALL, lifetimes=[*SMALL.lifetimes, *empty])
-    judged = problem.evaluate(ow.Layout(offset={"a": 0, "b": 4, "c": 0, "none": 1, "never": 3}))
-    assert (judged.objective, judged.violations) == (6, ())
-    assert ow.MemoryLayout(lifetimes=[]).evaluate(ow.Layout(offset={})).objective == 0
-
-
 def test_numbers_at_the_edge() -> None:
     """Sums beyond 2**53 stay exact."""
     huge = ow.Lifetime(id="a", begin=-(2**53), end=2**53, bytes=MAX_BYTES)
@@ -130,7 +121,7 @@ def test_numbers_at_the_edge() -> None:
         ({"together": [["a", "a"]]}, "together names storage 'a' twice"),
         ({"in_place": [["a", "b"]], "fixed": {"a": 0, "b": 4}}, "a = b stand at one place, but have several"),
         ({"lifetimes": [{"id": "a", "begin": 3, "end": 2, "bytes": 1}]}, "'a' ends at 2 before it begins at 3"),
-        ({"lifetimes": [{"id": "a", "begin": 0, "end": 2, "bytes": 1, "alignment": 3}]}, "must be a power of two"),
+        ({"lifetimes": [{"id": "a", "begin": 0, "end": 2, "bytes": 1, "alignment": 3}]}, "is a power of two"),
         ({"lifetimes": [{"id": "a", "begin": 0, "end": 2, "bytes": 1, "pools": ["flash"]}]}, "names pool 'flash'"),
         ({"lifetimes": [{"id": "a", "begin": 0, "end": 2**60, "bytes": 1}]}, "less than or equal to"),
         ({"pools": [{"name": "a", "speed": 0}]}, "has a speed of 0"),
@@ -179,14 +170,3 @@ def test_slots_that_storages_use_in_turns_are_judged_like_everything_else() -> N
         assert ("overlap" in broken(ow.MemoryLayout(lifetimes=lives), offset=offset)) == clash
         said.append(clash)
     assert 0 < sum(said) < len(said)
-
-
-@settings(max_examples=40)
-@given(problem=memory_layouts(4, pools=2))
-def test_the_best_by_brute_force_is_valid(problem: ow.MemoryLayout) -> None:
-    value, plan = best_layout(problem)
-    assume(plan is not None)
-    judged = problem.evaluate(plan)
-    assert judged.violations == ()
-    assert judged.objective == pytest.approx(value)
-    assert judged.details.arena_bytes >= judged.details.live_peak

@@ -7,11 +7,9 @@ import math
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import opweave as ow
-from opweave.problems.pipeline.order import running_order
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.rules import causes_first, one_at_a_time
 from tests.oracles.pipeline import allowed_cuts, value_of
@@ -216,39 +214,6 @@ def test_bad_problems_are_refused(changes: dict[str, object], words: str) -> Non
         four(**changes)
 
 
-def test_a_first_input_that_is_read_late_crosses_every_cut() -> None:
-    tensors = [ow.Tensor(id=name, bytes=size) for name, size in (("x", 1), ("y", 5), ("p", 2), ("q", 2), ("r", 1))]
-    operators = [
-        ow.Operator(id="P", inputs=["x"], outputs=["p"]),
-        ow.Operator(id="Q", inputs=["p"], outputs=["q"]),
-        ow.Operator(id="R", inputs=["q", "y"], outputs=["r"]),
-    ]
-    graph = ow.OpGraph(tensors=tensors, operators=operators, outputs=["r"])
-    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
-    first = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="prefix")
-    assert [(point.position, point.tensors) for point in first.cut_points] == [(1, ("y", "p")), (2, ("y", "q"))]
-    assert Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="dominators").cut_points == ()
-    everywhere = Pipeline(graph=graph, cluster=cluster, include_compute=False, inputs="everywhere", cuts="dominators")
-    assert [point.bytes for point in everywhere.cut_points] == [2, 2]
-
-
-def test_several_results() -> None:
-    """What leaves early is not passed on, but dominators end at the first result."""
-    tensors = [ow.Tensor(id=name, bytes=1) for name in "xpqrs"]
-    operators = [
-        ow.Operator(id="P", inputs=["x"], outputs=["p"]),
-        ow.Operator(id="Aux", inputs=["p"], outputs=["q"]),
-        ow.Operator(id="R", inputs=["p"], outputs=["r"]),
-        ow.Operator(id="S", inputs=["r"], outputs=["s"]),
-    ]
-    graph = ow.OpGraph(tensors=tensors, operators=operators, outputs=["q", "s"])
-    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
-    problem = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="dominators")
-    assert [point.position for point in problem.cut_points] == [1]
-    prefix = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="prefix")
-    assert [point.tensors for point in prefix.cut_points] == [("p",), ("p",), ("r",)]
-
-
 @settings(max_examples=60)
 @given(planned=planned_pipelines())
 def test_the_referee_agrees_with_the_oracle(planned: tuple[Pipeline, Stages]) -> None:
@@ -279,23 +244,6 @@ def test_the_referee_agrees_with_the_oracle_on_replicas(planned: tuple[Pipeline,
 @given(problem=pipelines(plain=True))
 def test_cut_points_agree_with_the_oracle(problem: Pipeline) -> None:
     assert [point.position for point in problem.cut_points] == allowed_cuts(problem)
-
-
-@settings(max_examples=30)
-@given(planned=planned_pipelines(), factor=st.sampled_from([2, 4, 8]))
-def test_faster_links_shorten_transfers_by_as_much(planned: tuple[Pipeline, Stages], factor: int) -> None:
-    problem, plan = planned
-    compressed = Pipeline.model_validate(
-        problem.model_dump() | {"compression": problem.compression * factor, "objective": "transfers"}
-    )
-    before = Pipeline.model_validate(problem.model_dump() | {"objective": "transfers"}).evaluate(plan)
-    if problem.cluster.latency == 0.0:
-        assert compressed.evaluate(plan).objective == pytest.approx(before.objective / factor)
-
-
-def test_the_order_runs_sources_late() -> None:
-    graph = four().graph
-    assert running_order(graph) == ("P", "Q", "R", "S")
 
 
 @pytest.mark.parametrize("solver", ["auto", "highs"])

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 import opweave as ow
 from opweave.problems.measures import busy_seconds
 from opweave.problems.timeline import ActivityKind
-from tests.strategies.calls import call_placements
 
 NAMES = ("a", "b", "c", "d")
 
@@ -125,9 +123,3 @@ def test_listed_transfers_and_missing_links_are_violations() -> None:
 def test_readings_that_do_not_fit_get_a_sentence(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ow.InvalidInputError, match=words):
         problem(**changes)
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(call_placements(4, 3))
-def test_specs_come_back_from_json(spec: ow.Placement) -> None:
-    assert ow.Placement.model_validate_json(spec.model_dump_json()) == spec
