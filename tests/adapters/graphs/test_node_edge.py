@@ -123,7 +123,7 @@ BAD = [
     (_with(["nodes", 1, "out_bytes"], 4.0), "should be a whole number, but is 4.0"),
     (_with(["nodes", 1, "flops"], float("nan")), "nodes[1].flops should be a finite number"),
     (_with(["nodes", 1, "view"], "yes"), "nodes[1].view should be true or false"),
-    (_with(["nodes", 1, "alias_of"], "z"), "'b' is an alias of 'z', which the graph does not define"),
+    (_with(["nodes", 1, "alias_of"], "z"), "'b' is an alias of tensor 'z', which the graph does not have"),
     (_with(["nodes", 1, "out_shape"], [-1]), "nodes[1].out_shape[0] should be greater than or equal to 0, but is -1"),
     (_with(["edges", 0], ["a"]), "edges[0]: it should be [producer id, consumer id]"),
     (_with(["edges", 0], ["a", "z"]), "edges[0] names node 'z', which 'nodes' does not list"),

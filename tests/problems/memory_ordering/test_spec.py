@@ -143,11 +143,7 @@ def test_whole_numbers_stay_exact():
 def test_the_reading_is_said_in_one_line():
     graph = net({}, {})
     assert MemoryOrdering(graph=graph).assumptions() == "peak, in place none, inputs freed, outputs kept"
-    assert (
-        MemoryOrdering(graph=graph, limit_bytes=4096)
-        .assumptions()
-        .endswith("limit bytes 4,096, inputs freed, outputs kept")
-    )
+    assert ", limit bytes 4,096," in MemoryOrdering(graph=graph, limit_bytes=4096).assumptions()
 
 
 @pytest.mark.parametrize(
