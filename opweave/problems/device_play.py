@@ -11,7 +11,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.on_cluster import OnCluster, held
+from opweave.problems.on_cluster import ClusterProblem, held
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time, over_memory
 from opweave.problems.solution import TIME_TOLERANCE, Details, Violation, broken
 from opweave.problems.spec import FrozenDict, Name, Seconds
@@ -120,7 +120,9 @@ def positions_in(known: IntArray, wanted: IntArray) -> IntArray:
     return np.where(known[order[place]] == wanted, order[place], -1)
 
 
-def _needs(problem: OnCluster, runs: Runs, run_of: IntArray, *, for_all: bool, per_input: bool) -> tuple[Reads, Moves]:
+def _needs(
+    problem: ClusterProblem, runs: Runs, run_of: IntArray, *, for_all: bool, per_input: bool
+) -> tuple[Reads, Moves]:
     """Follow every input along every tensor."""
     graph, cluster, batch = problem.graph, problem.cluster, run_of.shape[1]
     arrays, devices = graph.arrays, len(cluster.devices)
@@ -164,7 +166,7 @@ def _listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Any]) -> Moves
     return Moves(*np.asarray(rows, dtype=np.int64).reshape(-1, 5).T, start, end, none, none, none, none * np.nan)
 
 
-class OnDevices:
+class DevicePlay:
     """What schedules on devices say about themselves when they are carried out.
 
     Attributes
@@ -193,7 +195,7 @@ class OnDevices:
             yield from over_memory(device.name, self.memory[device.name], device.memory_bytes)
 
 
-class Played(OnDevices):
+class PlayedRuns(DevicePlay):
     """What a schedule of runs and transfers does.
 
     If transfers use no ports, one that is not listed starts as soon as its tensor is available.
@@ -214,7 +216,7 @@ class Played(OnDevices):
 
     def __init__(
         self,
-        problem: OnCluster,
+        problem: ClusterProblem,
         solution: Any,
         runs: Runs,
         run_of: IntArray,

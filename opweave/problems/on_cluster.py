@@ -24,7 +24,7 @@ MemoryModel = Literal["additive", "parameters"]
 ``"additive"``: also the storages that they write (an alias owns none) and their workspaces."""
 
 
-class OnCluster(Refereed):
+class ClusterProblem(Refereed):
     """A mixin for problems that have a cluster."""
 
     unit: ClassVar[str] = "seconds"
@@ -144,7 +144,7 @@ def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
         )
 
 
-class Held(NamedTuple):
+class HeldBytes(NamedTuple):
     """Storages that devices hold all the time. Each array has shape (storages,).
 
     Attributes
@@ -179,7 +179,7 @@ class Held(NamedTuple):
 
 def held(
     graph: OpGraph, operator: IntArray, device: IntArray, count: IntArray, memory: MemoryModel | Literal["buffers"]
-) -> Held:
+) -> HeldBytes:
     """What devices hold that run some operators for numbers of inputs. Each array has shape (runs,).
 
     Parameters count once on each device. ``"additive"`` adds, for every input, the storages that operators write and
@@ -197,4 +197,4 @@ def held(
             own = (arrays.storage[tensor] == tensor) | (lists is arrays.reads)
             run, tensor = run[own], tensor[own]
             columns.append((names.tensor(tensor), device[run], arrays.tensor_bytes[tensor], count[run]))
-    return Held(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))
+    return HeldBytes(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))

@@ -17,7 +17,7 @@ from opweave.problems.errors import RuleError
 from opweave.problems.graph import OpGraph
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, ShownInNotebooks, brief, changed_fields
-from opweave.problems.solution import Answer, Details, Evaluation, Played, Solution, Violation, solution_of
+from opweave.problems.solution import Answer, Details, Evaluation, Solution, Violation, WithTimeline, solution_of
 from opweave.problems.spec import FrozenDict, Many, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
@@ -152,7 +152,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         InvalidInputError
             When a result has no solution.
         """
-        if isinstance(solution, Played):  # a result
+        if isinstance(solution, WithTimeline):  # a result
             solution = cast("SolutionT", solution_of(solution, Solution))
         return self.judge(cast("SolutionT", solution), self.constraints)
 

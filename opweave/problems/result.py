@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare, Shown, brief
-from opweave.problems.solution import Played, Solution, Violation, _read_solution
+from opweave.problems.solution import Solution, Violation, WithTimeline, _read_solution
 from opweave.problems.spec import FrozenDict, Many, Number, Seconds, Spec
 from opweave.problems.units import readable, readable_seconds, readable_share
 
@@ -84,7 +84,7 @@ class Incumbent(Spec):
     worker: str = ""
 
 
-class Result(Shown, Played, Generic[SolutionT]):
+class Result(Shown, WithTimeline, Generic[SolutionT]):
     """What a solve found, judged by the referee.
 
     Attributes

@@ -67,7 +67,7 @@ SolutionT = TypeVar("SolutionT", bound=Solution)
 SolutionT_co = TypeVar("SolutionT_co", bound=Solution, covariant=True)
 
 
-class Played(Spec):
+class WithTimeline(Spec):
     """Base of specs that carry a solution's timeline, which is neither compared nor written to JSON or pickles."""
 
     _timeline: Timeline | Callable[[], Timeline | None] | None = PrivateAttr(default=None)
@@ -94,7 +94,7 @@ class Answer(Protocol[SolutionT_co]):
         """The solution; None if there is none."""
 
 
-class Evaluation(HasHtml, Played, Generic[DetailsT]):
+class Evaluation(HasHtml, WithTimeline, Generic[DetailsT]):
     """The referee's judgement.
 
     Attributes
@@ -202,7 +202,7 @@ def solution_of(given: SolutionT | Answer[SolutionT], kind: type[SolutionT]) -> 
     InvalidInputError
         If a result has no solution, or there is a solution of another type.
     """
-    held: object = getattr(given, "solution", None) if isinstance(given, Played) else given
+    held: object = getattr(given, "solution", None) if isinstance(given, WithTimeline) else given
     if held is None:
         raise InvalidInputError("the result has no solution")
     if not isinstance(held, kind):

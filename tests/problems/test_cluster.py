@@ -128,28 +128,6 @@ def test_refused_devices(devices, sentence):
         Cluster(devices=devices, shared=1.0)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"memory_bytes": 2**53 + 1},
-        {"memory_bytes": 1.5},
-        {"memory_bytes": -1},
-        {"flops_per_second": 0},
-        {"memory_bandwidth": float("inf")},
-        {"launch_seconds": -1e-9},
-        {"batch_sizes": []},
-        {"batch_sizes": [0, 1]},
-        {"batch_sizes": [2, 2]},
-        {"batch_sizes": [True]},
-        {"group": ""},
-        {"name": ""},
-    ],
-)
-def test_refused_fields_of_a_device(fields):
-    with pytest.raises(ValidationError, match=next(iter(fields))):
-        Device(**{"name": "a"} | fields)
-
-
 def test_bad_questions():
     with pytest.raises(InvalidInputError, match="the cluster has no device 'z'; it has 'a', 'b', 'c'"):
         line().transfer_seconds(1, "a", "z")

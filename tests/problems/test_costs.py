@@ -174,11 +174,3 @@ def test_weights_are_read_once_for_a_batch():
 def test_a_roofline_needs_speeds(field):
     with pytest.raises(InvalidInputError, match=f"device 'a' has no {field}"):
         Costs.roofline(small_net(), one(**{field: None}))
-
-
-@pytest.mark.parametrize("share", [0.0, -1.0, 1.5, float("nan")])
-def test_efficiency_is_a_share(share):
-    with pytest.raises(InvalidInputError, match="the efficiency of 'Conv' is"):
-        Costs.roofline(small_net(), one(), efficiency={"Conv": share})
-    with pytest.raises(InvalidInputError, match="the efficiency of 'default' is"):
-        Costs.roofline(small_net(), one(), default_efficiency=share)

@@ -142,10 +142,6 @@ def test_any_iterable_is_kept_as_a_tuple(items):
     assert Box(items=items).items == ("b", "a")
 
 
-def test_sets_are_sorted():
-    assert Box(items={"b", "a"}).items == ("a", "b")
-
-
 @pytest.mark.parametrize(
     "items", ["ab", {"a": 1}, b"ab", 7, None, [""], [7], ["a" * (DEFAULT_LIMITS.id_characters + 1)]]
 )

@@ -16,10 +16,8 @@ from opweave.problems.measures import MEASURES, busy_seconds, bytes_held, energy
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.rules import causes_first, one_at_a_time
-from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.timeline import ActivityKind, Timeline
 from tests.strategies.pipeline import planned_pipelines
-from tests.strategies.slicing import planned_slicings
 from tests.strategies.specs import planned_placements
 
 WATTS = (10.0, 30.0)
@@ -127,20 +125,6 @@ def test_a_pipeline_repeats_after_its_bottleneck(planned: tuple[Pipeline, Stages
         assert latency == pytest.approx(alone)
     assert list(one_at_a_time(judged.timeline, 1e-6 * judged.timeline.end)) == []
     assert list(causes_first(judged.timeline, 1e-9 * judged.timeline.end)) == []
-
-
-@given(planned_slicings())
-@settings(max_examples=40, deadline=None)
-def test_slices_take_the_time_and_the_memory_that_their_referee_says(planned: tuple[Slicing, Slices]) -> None:
-    problem, plan = planned
-    judged = problem.evaluate(plan)
-    assert judged.details is not None
-    assert judged.timeline is not None
-    devices = len(problem.cluster.devices)
-    held = bytes_held(judged.timeline)[:devices]
-    if all(step.end > step.start for step in judged.details.steps):
-        assert held.tolist() == list(judged.details.memory_bytes.values())
-    assert list(causes_first(judged.timeline, 1e-9 * max(judged.timeline.end, 1e-30))) == []
 
 
 def test_a_timeline_stays_out_of_json_and_comparisons() -> None:

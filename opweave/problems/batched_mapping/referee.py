@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import IntArray, distinct
-from opweave.problems.device_play import DeviceDetails, Played, Runs, wrong_names
+from opweave.problems.device_play import DeviceDetails, PlayedRuns, Runs, wrong_names
 from opweave.problems.solution import TIME_TOLERANCE, Violation, broken
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class BatchedDetails(DeviceDetails):
     batch_count: int
 
 
-class Columns(NamedTuple):
+class BatchColumns(NamedTuple):
     """The batches of a schedule as columns: operator and device, -1 if unknown, and number of inputs. (batches,) each.
 
     ``inputs`` has the inputs of all batches, one batch behind the other. (inputs,)
@@ -47,7 +47,7 @@ class Columns(NamedTuple):
     inputs: IntArray
 
 
-class Carried(Played):
+class PlayedBatches(PlayedRuns):
     """Every batch and transfer at the times of the schedule."""
 
     def __init__(self, problem: BatchedMapping, solution: BatchedSchedule) -> None:
@@ -84,11 +84,11 @@ class Carried(Played):
         yield from super().violations()
 
 
-def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> Columns:
+def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> BatchColumns:
     """The batches of a schedule as columns."""
     operators, devices = problem.graph.operator_index, problem.cluster.device_index
     names, places, inputs = ([*map(attrgetter(what), solution.batches)] for what in ("operator", "device", "inputs"))
-    return Columns(
+    return BatchColumns(
         np.asarray([*map(operators.get, names, repeat(-1))], dtype=np.int64),
         np.asarray([*map(devices.get, places, repeat(-1))], dtype=np.int64),
         np.asarray(list(map(len, inputs)), dtype=np.int64),

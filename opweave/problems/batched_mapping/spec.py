@@ -15,11 +15,11 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.referee import BatchedDetails, Carried, columns_of, unusable
+from opweave.problems.batched_mapping.referee import BatchedDetails, PlayedBatches, columns_of, unusable
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.limits import MAX_BYTES
-from opweave.problems.on_cluster import OnCluster, check_total_time
+from opweave.problems.on_cluster import ClusterProblem, check_total_time
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Referee, Solution, grouped
 from opweave.problems.spec import Count, Many, Name, Seconds, Spec, _plain_number
@@ -110,7 +110,7 @@ class BatchedSchedule(Solution):
         return {(batch.operator, batch.device): len(batch.inputs) for batch in self.batches}
 
 
-class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
+class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
     """Send a batch of inputs through every operator so that the makespan, the end of the last batch, is smallest.
 
     Each input of each operator runs on one device. The inputs of an operator on one device run together as one batch,
@@ -172,7 +172,7 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = BatchedSchedule
-    referee: ClassVar[Referee] = unusable, Carried
+    referee: ClassVar[Referee] = unusable, PlayedBatches
     _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "_sums", "sizes_per_input"})
 
     schema_version: Literal[1] = 1

@@ -67,7 +67,7 @@ class LayoutDetails(Details):
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class LayoutColumns:
     """The blocks as columns, in the order of the problem.
 
     Attributes
@@ -119,7 +119,7 @@ def unusable(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
             yield broken("missing", f"{name!r} has {said}")
 
 
-class Carried:
+class PlayedLayout:
     """Every block that takes space, from its begin to its end at its place."""
 
     def __init__(self, problem: MemoryLayout, solution: Layout) -> None:

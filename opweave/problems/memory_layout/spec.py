@@ -19,7 +19,7 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.limits import MAX_BYTES
-from opweave.problems.memory_layout.referee import Carried, Columns, LayoutDetails, PoolUse, unusable
+from opweave.problems.memory_layout.referee import LayoutColumns, LayoutDetails, PlayedLayout, PoolUse, unusable
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare
 from opweave.problems.solution import Referee, Refereed, Solution
@@ -116,7 +116,7 @@ class Pool(Spec):
         return 0.0 if self.speed is None else moved / self.speed
 
 
-__all__ = ["Block", "Layout", "LayoutDetails", "Lifetime", "MemoryLayout", "Pool", "PoolUse"]
+__all__ = ["Layout", "LayoutDetails", "Lifetime", "MemoryLayout", "Pool", "PoolUse", "StorageBlock"]
 
 Offset = Annotated[int, BeforeValidator(_plain_bytes), Field(ge=0, le=MAX_BYTES_TOGETHER)]
 """An address in a pool: a whole number, or a text such as ``"4 KiB"``."""
@@ -138,7 +138,7 @@ class Layout(Solution):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class StorageBlock:
     """Storages at one place, which count as one: from the first begin to the last end, with the bytes of the largest.
 
     Attributes
@@ -155,7 +155,7 @@ class Block:
     bytes: int
 
     @classmethod
-    def of(cls, members: tuple[Lifetime, ...]) -> Block:
+    def of(cls, members: tuple[Lifetime, ...]) -> StorageBlock:
         """The block of some storages."""
         begin, end = min(each.begin for each in members), max(each.end for each in members)
         return cls(members, begin, end, max(each.bytes for each in members))
@@ -209,7 +209,7 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Layout
-    referee: ClassVar[Referee] = unusable, Carried
+    referee: ClassVar[Referee] = unusable, PlayedLayout
     playable_despite: ClassVar[frozenset[str]] = frozenset({"unknown"})
 
     schema_version: Literal[1] = 1
@@ -291,10 +291,10 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         return self.columns.live_peak
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> LayoutColumns:
         """The blocks as columns."""
         blocks = self.blocks
-        return Columns(
+        return LayoutColumns(
             begin=np.asarray([each.begin for each in blocks], dtype=np.float64),
             end=np.asarray([each.end for each in blocks], dtype=np.float64),
             bytes=np.asarray([each.bytes for each in blocks], dtype=np.int64),
@@ -319,10 +319,10 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         return dict(zip(map(attrgetter("id"), self.lifetimes), range(len(self.lifetimes)), strict=True))
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[StorageBlock, ...]:
         """The storages, those at one place as one block, in the order of their first members."""
         groups = united(self.index, self.in_place)
-        return tuple(Block.of(tuple(self.lifetimes[row] for row in rows)) for rows in groups)
+        return tuple(StorageBlock.of(tuple(self.lifetimes[row] for row in rows)) for rows in groups)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         yield None, Bare(f"{counted(len(self.lifetimes), 'storage')} in {counted(len(self.pools), 'pool')}")

@@ -140,7 +140,7 @@ def unusable(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]
     return wrong_order(problem.graph, solution.order)
 
 
-class Carried:
+class PlayedOrder:
     """What an order takes.
 
     Attributes
@@ -256,7 +256,7 @@ class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
     """
 
     solution_type: ClassVar[type[Solution]] = Ordering
-    referee: ClassVar[Referee] = unusable, Carried
+    referee: ClassVar[Referee] = unusable, PlayedOrder
     unit: ClassVar[str] = "bytes"
     playable_despite: ClassVar[frozenset[str]] = frozenset({"precedence"})
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"limit_bytes": None})

@@ -98,7 +98,7 @@ Slowest = tuple[float, Bottleneck, int | None]
 """Seconds between two results, what takes them, and in which stage."""
 
 
-class Walk:
+class PlayedStages:
     """The stages one after the other, in the simplest way that is correct.
 
     Attributes

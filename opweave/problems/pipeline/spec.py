@@ -20,9 +20,9 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import MaxDevices, means
 from opweave.problems.costs import Costs
-from opweave.problems.on_cluster import MemoryModel, OnCluster
+from opweave.problems.on_cluster import ClusterProblem, MemoryModel
 from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance, running_order
-from opweave.problems.pipeline.referee import PipelineDetails, StageUse, Walk, unusable
+from opweave.problems.pipeline.referee import PipelineDetails, PlayedStages, StageUse, unusable
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Referee, Solution, grouped
 from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec
@@ -77,7 +77,7 @@ class Stages(Solution):
         return grouped((op, device) for stage in self.stages for op in stage.operators for device in stage.devices)
 
 
-class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
+class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
     """Cut a model into stages and place them so that the slowest stage or transfer is as fast as possible.
 
     The operators have one order. A stage is a run of consecutive operators, and every stage has a device of its own.
@@ -152,7 +152,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Stages
-    referee: ClassVar[Referee] = unusable, Walk
+    referee: ClassVar[Referee] = unusable, PlayedStages
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict(
         {"min_stages": 1, "max_stages": None, "cuts": "prefix"}
     )

@@ -17,7 +17,7 @@ import numpy as np
 
 from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import MAX_SECONDS
-from opweave.problems.device_play import OnDevices, Played, Runs, wrong_names
+from opweave.problems.device_play import DevicePlay, PlayedRuns, Runs, wrong_names
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.on_cluster import held
 from opweave.problems.solution import TIME_TOLERANCE, Violation, broken
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opweave.problems.placement.spec import Placement, Schedule
 
 
-class Carried(Played):
+class PlayedSchedule(PlayedRuns):
     """Operators and transfers at the times of the schedule."""
 
     problem: Placement
@@ -112,7 +112,7 @@ def check_calls(problem: Placement) -> None:
         )
 
 
-class Step(NamedTuple):
+class CallStep(NamedTuple):
     """A call, or one operator on the host.
 
     Attributes
@@ -139,7 +139,7 @@ class Step(NamedTuple):
         return self.start + sum(seconds for seconds in lasts if not isnan(seconds))
 
 
-class Calls(OnDevices):
+class Calls(DevicePlay):
     """A schedule as steps.
 
     Attributes
@@ -174,7 +174,7 @@ class Calls(OnDevices):
             returned[maker].add(tensor)
         seconds = problem.costs.array(graph.operator_ids, index)
         self.steps = [
-            Step(
+            CallStep(
                 device=k,
                 start=start,
                 operators=those,
@@ -186,7 +186,7 @@ class Calls(OnDevices):
         ]
         self.timeline = self._made_timeline()
 
-    def is_call(self, step: Step) -> bool:
+    def is_call(self, step: CallStep) -> bool:
         """Whether a step is a call."""
         return step.device != self._host
 
@@ -213,7 +213,7 @@ class Calls(OnDevices):
         lives = held(graph, operator, device, np.ones_like(operator), problem.memory).lifetimes()
         return Timeline("seconds", resources, Names.of(graph), recorder.activities(), lives)
 
-    def _record(self, step: Step, recorder: Recorder, there: dict[int, int]) -> None:
+    def _record(self, step: CallStep, recorder: Recorder, there: dict[int, int]) -> None:
         """Write a step; every activity waits for the one before it, and for what puts its tensor into host memory."""
         arrays, shift, now = self.problem.graph.arrays, len(self.problem.graph.operators), step.start
         last: list[tuple[int, int]] = []
@@ -266,7 +266,7 @@ class Calls(OnDevices):
             yield from self._wrong_calls(place, tolerance)
         yield from self.overfull()
 
-    def _named(self, step: Step) -> str:
+    def _named(self, step: CallStep) -> str:
         names, devices = self.problem.graph.operator_ids, self.problem.cluster.devices
         called = f"the call of {devices[step.device].name!r}"
         return called if self.is_call(step) else repr(names[step.operators[0]])

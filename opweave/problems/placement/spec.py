@@ -19,8 +19,8 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import Costs
 from opweave.problems.device_play import DeviceDetails
-from opweave.problems.on_cluster import MemoryModel, OnCluster
-from opweave.problems.placement.referee import Calls, Carried, check_calls, unusable
+from opweave.problems.on_cluster import ClusterProblem, MemoryModel
+from opweave.problems.placement.referee import Calls, PlayedSchedule, check_calls, unusable
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Referee, Solution
 from opweave.problems.spec import Count, FrozenDict, Many, Name, Seconds, Spec
@@ -77,7 +77,7 @@ class Schedule(Solution):
         return {name: frozenset((device,)) for name, device in self.device.items()}
 
 
-class Placement(OnCluster, Problem[Schedule, DeviceDetails]):
+class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
     """Give every operator a device and a start so that the makespan, the end of the last operator, is smallest.
 
     An operator runs without interruption for its cost in seconds on its device, and a device runs one operator at a
@@ -150,7 +150,7 @@ class Placement(OnCluster, Problem[Schedule, DeviceDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Schedule
-    referee: ClassVar[Referee] = unusable, Carried
+    referee: ClassVar[Referee] = unusable, PlayedSchedule
 
     schema_version: Literal[1] = 1
     cluster: Cluster
@@ -207,5 +207,5 @@ class Placement(OnCluster, Problem[Schedule, DeviceDetails]):
         there = np.flatnonzero(device >= 0)
         return there, device[there], np.ones_like(there)
 
-    def carry_out(self, solution: Schedule) -> Calls | Carried:
-        return Calls(self, solution) if self.transfers == "blocking" else Carried(self, solution)
+    def carry_out(self, solution: Schedule) -> Calls | PlayedSchedule:
+        return Calls(self, solution) if self.transfers == "blocking" else PlayedSchedule(self, solution)

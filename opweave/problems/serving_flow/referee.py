@@ -72,7 +72,7 @@ Blocks = dict[str, range]
 """The layers of every device that has some, by number."""
 
 
-class Flow(NamedTuple):
+class LargestFlow(NamedTuple):
     """The largest flow.
 
     Attributes
@@ -140,7 +140,7 @@ def links_of(problem: ServingFlow, blocks: Blocks) -> dict[Pair, Fraction | None
     return {pair: most for pair, most in found.items() if most is None or most > 0}
 
 
-def largest_flow(problem: ServingFlow, blocks: Blocks) -> Flow:
+def largest_flow(problem: ServingFlow, blocks: Blocks) -> LargestFlow:
     """The largest flow of tokens, without rounding."""
     import networkx as nx  # takes a while; ``import opweave`` does without it
 
@@ -167,7 +167,7 @@ def largest_flow(problem: ServingFlow, blocks: Blocks) -> Flow:
         if tail in near and head not in near:
             cut.append(f"{source or 'coordinator'} to {target or 'coordinator'}")
     between = {pair: Fraction(flow[tail][head], unit) for pair, (tail, head) in ends.items()}
-    return Flow(
+    return LargestFlow(
         tokens=Fraction(value, unit),
         through={device: Fraction(flow["in", device]["out", device], unit) for device in speeds},
         between={pair: each for pair, each in between.items() if each},
@@ -177,7 +177,7 @@ def largest_flow(problem: ServingFlow, blocks: Blocks) -> Flow:
     )
 
 
-class Carried:
+class PlayedFlow:
     """The layers of every device, and the largest flow through them."""
 
     def __init__(self, problem: ServingFlow, solution: LayerBlocks) -> None:

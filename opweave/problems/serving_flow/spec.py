@@ -14,9 +14,9 @@ from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.on_cluster import OnCluster
+from opweave.problems.on_cluster import ClusterProblem
 from opweave.problems.problem import Problem
-from opweave.problems.serving_flow.referee import Carried, ServingDetails, ServingUse, unusable
+from opweave.problems.serving_flow.referee import PlayedFlow, ServingDetails, ServingUse, unusable
 from opweave.problems.solution import Referee, Solution, grouped
 from opweave.problems.spec import Amount, FrozenDict, Many, Name, Rate
 from opweave.problems.words import refuse_unknown
@@ -36,7 +36,7 @@ class LayerBlocks(Solution):
         return grouped((name, device) for device, names in self.operators.items() for name in names)
 
 
-class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
+class ServingFlow(ClusterProblem, Problem[LayerBlocks, ServingDetails]):
     """Choose the layers of every device so that the devices together serve as many tokens a second as possible.
 
     Each token passes all layers in turn, on devices that hold them, and many requests are under way. So the tokens are
@@ -84,7 +84,7 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = LayerBlocks
-    referee: ClassVar[Referee] = unusable, Carried
+    referee: ClassVar[Referee] = unusable, PlayedFlow
     goal: ClassVar[str] = "seconds per token"
 
     schema_version: Literal[1] = 1

@@ -19,9 +19,9 @@ from opweave.problems.slicing.columns import (
     READINGS,
     ROWS,
     WHOLE,
-    Blocks,
-    Columns,
+    CellBlocks,
     PlanColumns,
+    SlicingColumns,
     plan_columns,
 )
 from opweave.problems.slicing.geometry import rulings
@@ -79,7 +79,7 @@ class SlicingDetails(Details):
     memory_bytes: FrozenDict[Name, int]
 
 
-class Moves(NamedTuple):
+class PartMoves(NamedTuple):
     """What the operators receive and compute. Shapes (operators, devices).
 
     Attributes
@@ -99,7 +99,7 @@ class Moves(NamedTuple):
     compute: FloatArray
 
 
-class Played:
+class PlayedSlices:
     """A plan that has been played; columns are by the positions of operators and tensors in the graph."""
 
     def __init__(self, problem: Slicing, solution: Slices) -> None:
@@ -118,7 +118,7 @@ class Played:
         """Seconds until the last operator has ended."""
         self._measure()
 
-    def _receive(self) -> Moves:
+    def _receive(self) -> PartMoves:
         """What every operator receives, and how long that and its parts take."""
         problem, columns, plan = self._problem, self._columns, self._plan
         count, devices = len(plan.order), len(self._devices)
@@ -139,7 +139,7 @@ class Played:
             seconds = np.where(sent > 0, latencies + sent.astype(np.float64) / rates, 0.0)
         there = plan.cuts[:, :-1] < plan.cuts[:, 1:]
         compute = columns.fixed + (columns.seconds - columns.fixed) * self._shares
-        return Moves(
+        return PartMoves(
             there=there,
             received=_added(v, lacking, np.zeros((count, devices), dtype=columns.number)),
             moved=_added(v, sent, np.zeros((count, devices), dtype=columns.number)),
@@ -273,7 +273,7 @@ class Played:
                 recorder.lifetime(int(storage[row]), k, float(starts[row]), float(stops[row]), int(sizes[row, k]))
 
 
-def _needed(problem: Slicing, plan: PlanColumns) -> Blocks:
+def _needed(problem: Slicing, plan: PlanColumns) -> CellBlocks:
     """Cells of every input that the parts read, as one block from the first to the last cell. By flow and device."""
     columns = problem.columns
     v, tensor = columns.operator, columns.tensor
@@ -286,7 +286,7 @@ def _needed(problem: Slicing, plan: PlanColumns) -> Blocks:
     stop = np.maximum(begin, np.minimum(rows, stop))
     by_channels = (known & (dimension == CHANNELS) & (problem.transfers != "paper"))[:, None] & (channels > 1)
     from_channel, to_channel = _channels_read(columns, plan, first, end - 1)
-    return Blocks(
+    return CellBlocks(
         np.where(by_channels, np.maximum(from_channel, 0), 0),
         np.where(by_channels, np.minimum(to_channel + 1, channels), channels),
         np.where(by_rows, begin, 0),
@@ -294,7 +294,7 @@ def _needed(problem: Slicing, plan: PlanColumns) -> Blocks:
     ).only(first < end)
 
 
-def _channels_read(columns: Columns, plan: PlanColumns, first: IntArray, last: IntArray) -> tuple[Any, Any]:
+def _channels_read(columns: SlicingColumns, plan: PlanColumns, first: IntArray, last: IntArray) -> tuple[Any, Any]:
     """First and last channel of every input that the output channels ``first`` to ``last`` read. By flow and device."""
     v = columns.operator
     length, groups = plan.cuts[v, -1:], columns.groups[v][:, None].astype(columns.number)
@@ -310,7 +310,7 @@ def _channels_read(columns: Columns, plan: PlanColumns, first: IntArray, last: I
     return found[0].astype(np.int64), found[1].astype(np.int64)
 
 
-def _held(problem: Slicing, plan: PlanColumns) -> Blocks:
+def _held(problem: Slicing, plan: PlanColumns) -> CellBlocks:
     """Cells of every tensor that the devices hold once it is made. By tensor and device."""
     columns, producer, devices = problem.columns, problem.graph.arrays.producer, problem.cluster.devices
     cuts = np.vstack([plan.cuts, np.zeros((1, len(devices) + 1), dtype=np.int64)])[producer]
@@ -318,7 +318,7 @@ def _held(problem: Slicing, plan: PlanColumns) -> Blocks:
     dimension = np.append(plan.dimension, WHOLE)[producer][:, None]
     along = [dimension == ROWS, dimension == CHANNELS]
     channels, rows = columns.channels[:, None], columns.rows[:, None]
-    return Blocks(
+    return CellBlocks(
         np.where(along[1], first, 0),
         np.where(along[1], end, channels),
         np.where(along[0], first, 0),

@@ -15,11 +15,11 @@ from pydantic import model_validator
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import warn_once_built
-from opweave.problems.on_cluster import OnCluster, check_order
+from opweave.problems.on_cluster import ClusterProblem, check_order
 from opweave.problems.problem import Problem
-from opweave.problems.slicing.columns import Columns, columns_of
+from opweave.problems.slicing.columns import SlicingColumns, columns_of
 from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
-from opweave.problems.slicing.play import Played, SlicedStep, SlicingDetails, unusable
+from opweave.problems.slicing.play import PlayedSlices, SlicedStep, SlicingDetails, unusable
 from opweave.problems.solution import Referee, Solution
 from opweave.problems.spec import FrozenDict, Many, Name, Spec
 from opweave.problems.words import refuse_unknown
@@ -73,7 +73,7 @@ class Slices(Solution):
         }
 
 
-class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
+class Slicing(ClusterProblem, Problem[Slices, SlicingDetails]):
     """Cut every operator over the devices so that the sum of the operators' times is smallest.
 
     Operators run one after another. For each operator, a device first receives the cells that its part needs and that
@@ -145,7 +145,7 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Slices
-    referee: ClassVar[Referee] = unusable, Played
+    referee: ClassVar[Referee] = unusable, PlayedSlices
     goal: ClassVar[str] = "latency"
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
     _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
@@ -216,7 +216,7 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         return {op.id: cutting_of(self, op) for op in self.graph.operators}
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> SlicingColumns:
         """Operators, tensors and inputs as columns, for the referee and solvers."""
         return columns_of(self)
 
@@ -234,8 +234,8 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         """Start and end of every operator in seconds; positions in the order if the plan cannot be replayed."""
         if any(self.unusable(solution)):
             return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
-        return Played(self, solution).intervals()
+        return PlayedSlices(self, solution).intervals()
 
     def memory_by_device(self, solution: Slices) -> Mapping[str, int]:
         """The most bytes that every device holds at a time; empty if the plan cannot be replayed."""
-        return {} if any(self.unusable(solution)) else Played(self, solution).peak
+        return {} if any(self.unusable(solution)) else PlayedSlices(self, solution).peak

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -150,23 +149,3 @@ def test_the_referee_objects_to_exactly_what_is_wrong(data: st.DataObject, probl
         if a.begin < a.end and b.begin < b.end
     )
     assert ("overlap" in broken(problem, **plan.model_dump(exclude={"kind"}))) == clash
-
-
-def test_slots_that_storages_use_in_turns_are_judged_like_everything_else() -> None:
-    """Three slots; some storages are too large for theirs, or come before the last one has gone."""
-    rng, said = np.random.default_rng(0), []
-    for _ in range(300):
-        begin, size = rng.integers(0, 9, 6), rng.choice([4, 5, 10, 11], 6, p=[0.45, 0.3, 0.2, 0.05])
-        end, slot = begin + rng.integers(1, 4, 6), 10 * rng.integers(0, 3, 6)
-        clash = any(
-            max(begin[i], begin[j]) < min(end[i], end[j])
-            and max(slot[i], slot[j]) < min(slot[i] + size[i], slot[j] + size[j])
-            for i in range(6)
-            for j in range(i)
-        )
-        rows = zip(begin.tolist(), end.tolist(), size.tolist(), strict=True)
-        lives = [ow.Lifetime(id=f"s{k}", begin=b, end=e, bytes=n) for k, (b, e, n) in enumerate(rows)]
-        offset = {f"s{k}": at for k, at in enumerate(slot.tolist())}
-        assert ("overlap" in broken(ow.MemoryLayout(lifetimes=lives), offset=offset)) == clash
-        said.append(clash)
-    assert 0 < sum(said) < len(said)

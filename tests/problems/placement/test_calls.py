@@ -69,12 +69,6 @@ def test_a_tensor_is_returned_once_and_brought_in_once_by_each_call() -> None:
     assert [int((kinds == kind).sum()) for kind in (ActivityKind.RUN, ActivityKind.SEND)] == [4, 4]
 
 
-def test_operators_of_the_host_run_at_the_same_time() -> None:
-    judged = problem().evaluate(plan("cpu cpu cpu cpu", 0.0, 10.0, 10.0, 20.0))
-    assert judged.feasible
-    assert judged.objective == 30.0
-
-
 @pytest.mark.parametrize(
     ("devices", "starts", "changes", "rule"),
     [

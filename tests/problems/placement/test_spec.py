@@ -111,14 +111,6 @@ def test_measured_by_hand():
     assert two(memory="parameters").evaluate(BY_TENSOR).details.memory_bytes == {"a": 8, "b": 8}
 
 
-def test_a_device_is_what_the_path_may_wait_for():
-    problem = two(transfers="delay")
-    late = Schedule(device=WHERE, start={"src": 0, "q": 7, "p": 3.5, "r": 8})
-    assert path_of(problem.evaluate(late))[-1][1] == "data"
-    after = Schedule(device=WHERE | {"q": "a"}, start={"src": 0, "p": 3.5, "r": 8, "q": 9})
-    assert path_of(problem.evaluate(after))[-2:] == [("r", "data"), ("q", "device")]
-
-
 def test_an_alias_owns_nothing_but_travels():
     graph = OpGraph(
         tensors=[Tensor(id="x", bytes=8), Tensor(id="v", bytes=6, alias_of="x"), Tensor(id="y", bytes=1)],
