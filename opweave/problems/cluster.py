@@ -29,8 +29,7 @@ def _number_or_matrix(value: object) -> str:
 
 
 Latency = Annotated[
-    Annotated[Seconds, Tag("number")] | Annotated[Many[Many[Seconds]], Tag("matrix")],
-    Discriminator(_number_or_matrix),
+    Annotated[Seconds, Tag("number")] | Annotated[Many[Many[Seconds]], Tag("matrix")], Discriminator(_number_or_matrix)
 ]
 """Seconds before the first byte arrives: one number for all links, or a matrix [from][to]."""
 

@@ -26,7 +26,7 @@ GRAPH = OpGraph(
     parameters=[Parameter(id="w", bytes=2**53)],
     outputs=["y"],
 )
-PROFILE = MemoryProfile(peak_bytes=4, peak_step=0, peak_operator="view", total_bytes=4, stable=[4], transient=[4])
+PROFILE = MemoryProfile(peak_bytes=4, peak_step=0, peak_operator="view", total_bytes=4, stable=[4])
 EXAMPLES = [
     GRAPH.tensors[0],
     GRAPH.parameters[0],

@@ -27,12 +27,9 @@ class BatchedDetails(DeviceDetails):
     ----------
     inputs_per_second
         Inputs of the whole batch divided by the makespan; None when the makespan is 0.
-    batch_count
-        Number of batches that run.
     """
 
     inputs_per_second: float | None
-    batch_count: int
 
 
 class BatchColumns(NamedTuple):
@@ -64,8 +61,7 @@ class PlayedBatches(PlayedRuns):
     def details(self) -> BatchedDetails:
         """Makespan, speed and memory."""
         speed = self.problem.batch / self.objective if self.objective > 0 else None
-        found, batches = super().details(), len(self.runs.operator)
-        return BatchedDetails(**found.model_dump(), inputs_per_second=speed, batch_count=batches)
+        return BatchedDetails(**super().details().model_dump(), inputs_per_second=speed)
 
     def violations(self) -> Iterator[Violation]:
         """Batches that end at another time than they say, and transfers that carry other inputs than are needed."""

@@ -193,20 +193,7 @@ class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
         return self
 
     def _check_sizes(self) -> None:
-        """Check that supported sizes have times where any time is known, and that sizes can add up to the batch."""
-        names = self.graph.operator_ids
-        for device in self.cluster.devices:
-            timed = np.zeros(len(names), dtype=bool)
-            for size in self.costs.batches:
-                timed |= ~np.isnan(self.costs.array(names, [device.name], size)[:, 0])
-            needed = [size for size in device.batch_sizes or () if size <= self.batch]
-            for name in (name for name, there in zip(names, timed.tolist(), strict=True) if there):
-                lacking = sorted(set(needed).difference(self.known_seconds[name].get(device.name, ())))
-                if lacking:
-                    raise ValueError(
-                        f"operator {name!r} has no time on device {device.name!r} for a batch of {lacking[0]}, which "
-                        "the device supports; add it to the costs or take the size from its batch_sizes"
-                    )
+        """Check that sizes can add up to the batch."""
         for name in (name for name, sums in self._sums.items() if self.batch not in sums):
             options = (
                 f"{' or '.join(map(str, each))} on {where!r}" for where, each in self.known_seconds[name].items()

@@ -253,9 +253,5 @@ def _chain(model: LanguageModel, sizes: list[int]) -> OpGraph:
     sizes[0] += model.embedding.bytes
     sizes[-1] += model.head.bytes
     return layer_chain(
-        len(sizes),
-        activation_bytes=model.hidden_bytes,
-        token_bytes=TOKEN_BYTES,
-        layer_bytes=sizes,
-        name=model.name,
+        len(sizes), activation_bytes=model.hidden_bytes, token_bytes=TOKEN_BYTES, layer_bytes=sizes, name=model.name
     )

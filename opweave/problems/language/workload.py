@@ -225,10 +225,7 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
 
 
 def language_costs(
-    model: LanguageModel,
-    work: Workload,
-    cluster: Cluster,
-    efficiency: Mapping[str, float | Efficiency] | None = None,
+    model: LanguageModel, work: Workload, cluster: Cluster, efficiency: Mapping[str, float | Efficiency] | None = None
 ) -> Costs:
     """Estimate seconds for each group on each device: the slower of arithmetic and memory traffic, plus the launch.
 

@@ -13,9 +13,9 @@ import numpy as np
 from pydantic import model_validator
 
 from opweave.problems.arrays import BoolArray, IntArray
-from opweave.problems.graph import OpGraph
+from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.graph_arrays import in_order
-from opweave.problems.measures import bytes_after_steps, bytes_over_time
+from opweave.problems.measures import bytes_over_time
 from opweave.problems.on_cluster import wrong_order
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Details, Referee, Refereed, Solution, Violation, broken
@@ -24,8 +24,6 @@ from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes
 
 __all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
 
-LARGEST_TOTAL = 2**62
-"""Largest sum of footprints that is accepted; solvers count in 64-bit integers."""
 
 InPlace = Literal["none", "first", "any"]
 
@@ -53,8 +51,6 @@ class MemoryProfile(Details):
     stable
         Live bytes while each operator runs: everything it reads and writes, its workspace, and tensors still needed
         later.
-    transient
-        Live bytes after each operator, once it has freed everything that is not needed any more.
     """
 
     peak_bytes: int
@@ -62,13 +58,12 @@ class MemoryProfile(Details):
     peak_operator: str | None
     total_bytes: int
     stable: Many[int]
-    transient: Many[int]
 
 
 def _check_total(graph: OpGraph) -> None:
     """Refuse sums that 64-bit integers, in which solvers count, could not hold."""
     held = sum(graph.owned_bytes.values()) + max((op.workspace_bytes for op in graph.operators), default=0)
-    if len(graph.operators) * held > LARGEST_TOTAL:
+    if len(graph.operators) * held > MAX_BYTES_TOGETHER:
         raise ValueError(
             f"the total over {len(graph.operators):,} steps of up to {held:,} bytes could exceed 2**62; check the "
             "sizes, or take objective 'peak'"
@@ -210,7 +205,6 @@ def _profile(solution: Ordering, timeline: Timeline) -> MemoryProfile:
         peak_operator=None if peak_step is None else solution.order[peak_step],
         total_bytes=sum(stable),
         stable=tuple(stable),
-        transient=tuple(bytes_after_steps(timeline, 0).tolist()),
     )
 
 
@@ -240,7 +234,7 @@ class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
 
     Examples
     --------
-    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph, Operator, Tensor
     >>> graph = OpGraph(
     ...     tensors=[Tensor(id=name, bytes=size) for name, size in (("x", 1), ("a", 8), ("b", 2), ("y", 1))],
     ...     operators=[
@@ -280,7 +274,7 @@ def given_order(problem: MemoryOrdering) -> Ordering:
 
     Examples
     --------
-    >>> from opweave.problems.graph import OpGraph, Operator
+    >>> from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph, Operator
     >>> given_order(MemoryOrdering(graph=OpGraph(operators=[Operator(id="a"), Operator(id="b")], tensors=[]))).order
     ('a', 'b')
     """

@@ -54,7 +54,6 @@ class StageUse(Details):
     sent_tensors: Many[Name] = ()
     sent_bytes: int = 0
     send_seconds: Duration = 0.0
-    receive_seconds: Duration = 0.0
 
 
 class PipelineDetails(Details):
@@ -225,7 +224,7 @@ class PlayedStages:
         )
 
     def _use(self, number: int) -> StageUse:
-        stage, passing = self._stages[number], [0.0, *self._transfers, 0.0]
+        stage, passing = self._stages[number], [*self._transfers, 0.0]
         return StageUse(
             device=stage.device,
             replicas=stage.replicas,
@@ -235,8 +234,7 @@ class PlayedStages:
             memory_limit=self._problem.memory_limits[stage.device],
             sent_tensors=self.sent[number].tensors,
             sent_bytes=self.sent[number].bytes,
-            send_seconds=passing[number + 1],
-            receive_seconds=passing[number],
+            send_seconds=passing[number],
         )
 
 

@@ -191,10 +191,7 @@ def layer_chain(
         tensors=tuple(Tensor(id=f"hidden.{k}", bytes=size) for k, size in enumerate(sizes)),
         operators=tuple(
             Operator(
-                id=f"layers.{k}",
-                inputs=(f"hidden.{k}",),
-                outputs=(f"hidden.{k + 1}",),
-                parameters=(f"weights.{k}",),
+                id=f"layers.{k}", inputs=(f"hidden.{k}",), outputs=(f"hidden.{k + 1}",), parameters=(f"weights.{k}",)
             )
             for k in range(count)
         ),

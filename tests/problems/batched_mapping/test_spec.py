@@ -191,13 +191,6 @@ def test_batch_sizes_that_cannot_be(fields, words):
         two(**{**fields, "costs": ow.Costs.from_table(fields["costs"])})
 
 
-def test_missing_cost_of_a_supported_size():
-    devices = [ow.Device(name="a", batch_sizes=[1, 2, 3]), ow.Device(name="b")]
-    cluster = ow.Cluster(devices=devices, bandwidth=[[0, 2], [2, 0]])
-    with pytest.raises(ValidationError, match="'q' has no time on device 'a' for a batch of 3"):
-        two(cluster=cluster)
-
-
 def test_a_share_of_more_than_the_batch():
     with pytest.raises(ValidationError, match="Share asks for 4 inputs of 'p' on 'a', but the batch is 3"):
         two(constraints=[ow.Share(op="p", device="a", inputs=4)])
