@@ -26,8 +26,6 @@ from opweave.problems.spec import Count, Many, Name, Seconds, Spec, _plain_numbe
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
 
-BatchTransfers = Literal["delay", "delay_per_input"]
-BatchMemory = Literal["buffers", "additive", "parameters"]
 
 InputNumber = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)]
 
@@ -179,8 +177,8 @@ class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
     cluster: Cluster
     costs: Costs
     batch: Annotated[Count, Field(le=LARGEST_BATCH)] = 1
-    transfers: BatchTransfers = "delay"
-    memory: BatchMemory = "buffers"
+    transfers: Literal["delay", "delay_per_input"] = "delay"
+    memory: Literal["buffers", "additive", "parameters"] = "buffers"
 
     @model_validator(mode="after")
     def _check(self) -> BatchedMapping:

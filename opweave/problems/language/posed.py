@@ -14,13 +14,10 @@ from opweave.problems.graph import OpGraph, Tensor
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.rules import Beside
-from opweave.problems.language.workload import Workload, language_costs, language_graph, parts
+from opweave.problems.language.workload import TOKEN_BYTES, Workload, language_costs, language_graph, parts
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
 from opweave.problems.serving_flow.spec import ServingFlow, layer_chain
-
-EMBEDDING = "embedding"
-"""Id of the table of tokens."""
 
 
 def fastest_pass(
@@ -149,7 +146,7 @@ def by_layer(model: LanguageModel, rig: Rig, work: Workload) -> tuple[AnyConstra
 def _placed(
     graph: OpGraph, rig: Rig, cluster: Cluster, costs: Costs, constraints: Iterable[AnyConstraint]
 ) -> Placement:
-    table = () if rig.host is None else (Pin(op=EMBEDDING, device=rig.host),)
+    table = () if rig.host is None else (Pin(op="embedding", device=rig.host),)
     return Placement(
         graph=graph,
         cluster=cluster,
@@ -170,9 +167,6 @@ def _slower(cluster: Cluster, times: int) -> Cluster:
     longer = (times * np.asarray(cluster.latency)).tolist()
     return cluster.model_copy(update={"latency": tuple(map(tuple, longer)) if isinstance(longer, list) else longer})
 
-
-TOKEN_BYTES = 4
-"""What a token is on its way from and to the coordinator: its number."""
 
 MOST_SEQUENCES = 2**16
 """Most sequences whose caches a device is taken to hold."""

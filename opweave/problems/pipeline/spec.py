@@ -29,9 +29,6 @@ from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
 
-Goal = Literal["bottleneck", "transfers", "latency"]
-Channel = Literal["dedicated", "shared"]
-Load = Literal["overlap", "sum"]
 
 Compression = Annotated[Amount, Field(ge=1e-6)]
 """A factor from 1e-6 to 1e30, so that quotients stay finite."""
@@ -165,9 +162,9 @@ class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
     memory: MemoryModel = "additive"
     compression: Compression = 1.0
     include_compute: bool = True
-    channel: Channel = "dedicated"
-    objective: Goal = "bottleneck"
-    load: Load = "overlap"
+    channel: Literal["dedicated", "shared"] = "dedicated"
+    objective: Literal["bottleneck", "transfers", "latency"] = "bottleneck"
+    load: Literal["overlap", "sum"] = "overlap"
     inputs: Entrance = "first"
     max_replicas: Count = 1
     min_stages: Count = 1
