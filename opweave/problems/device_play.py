@@ -90,7 +90,8 @@ class Moves(NamedTuple):
 
     def at(self, rows: IntArray) -> Moves:
         """Some of them."""
-        return Moves(*(column[rows] for column in self))
+        chosen: Any = (column[rows] for column in self)
+        return Moves(*chosen)
 
 
 class Reads(NamedTuple):
@@ -163,7 +164,8 @@ def _listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Any]) -> Moves
         for sent in transfers
     ]
     start, end = np.asarray([(sent.start, sent.end) for sent in transfers], dtype=np.float64).reshape(-1, 2).T
-    return Moves(*np.asarray(rows, dtype=np.int64).reshape(-1, 5).T, start, end, none, none, none, none * np.nan)
+    columns: Any = np.asarray(rows, dtype=np.int64).reshape(-1, 5).T
+    return Moves(*columns, start, end, none, none, none, none * np.nan)
 
 
 class DevicePlay:
@@ -251,7 +253,8 @@ class PlayedRuns(DevicePlay):
         met = np.zeros(len(needs.need) + 1, dtype=bool)  # the last entry serves transfers that meet no need
         met[sent.need[(sent.reader < 0) | (np.append(needs.reader, -1)[sent.need] >= 0)]] = True
         more = needs.at(np.flatnonzero(~met[:-1] & ~np.isnan(needs.seconds)))
-        self.sent = Moves(*map(np.concatenate, zip(sent, more, strict=True)))
+        both: Any = map(np.concatenate, zip(sent, more, strict=True))
+        self.sent = Moves(*both)
 
     def _made_timeline(self, reads: Reads, *, ports: bool, inputs: int) -> Timeline:
         """Put runs and transfers in columns: first the runs, then the sending ends, then the receiving ends."""
