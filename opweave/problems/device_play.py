@@ -164,8 +164,8 @@ def _listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Any]) -> Moves
         for sent in transfers
     ]
     start, end = np.asarray([(sent.start, sent.end) for sent in transfers], dtype=np.float64).reshape(-1, 2).T
-    columns: Any = np.asarray(rows, dtype=np.int64).reshape(-1, 5).T
-    return Moves(*columns, start, end, none, none, none, none * np.nan)
+    tensor, reader, source, target, inputs = np.asarray(rows, dtype=np.int64).reshape(-1, 5).T
+    return Moves(tensor, reader, source, target, inputs, start, end, none, none, none, none * np.nan)
 
 
 class DevicePlay:
