@@ -33,8 +33,7 @@ import opweave as ow
 from benchmarks.models.gguf_nets import Net, generated
 from benchmarks.tables import data, run_parts, show, table
 from opweave.adapters.llm.config import from_config
-from opweave.problems.language.model import LanguageModel, Weights
-from opweave.problems.language.number_types import stored_bytes
+from opweave.problems.language.model import LanguageModel, Weights, stored_bytes
 from opweave.problems.language.posed import fastest_pass
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload

@@ -256,7 +256,7 @@ def rules_in_the_way(
     kinds = sorted({type(each).__name__ for each in problem.constraints if not means(each, MemoryCap)})
     rules = {
         "the memory of the devices": any(limit is not None for limit in problem.memory_limits.values()),
-        "the missing links between devices": bool(problem.cluster.unreachable_pairs),
+        "the missing links between devices": bool((problem.cluster.effective_bandwidth == 0).any()),
         **(own or {}),
         f"the side constraints ({', '.join(kinds)})": bool(kinds),
         "the rows that were added": rows_added,

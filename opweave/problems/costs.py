@@ -14,9 +14,9 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError, warn_once_built
 from opweave.problems.roofline import bytes_moved, variants
 from opweave.problems.shown import Bare, HasHtml, brief
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
+from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Seconds, Share, Spec
 from opweave.problems.units import read_time
-from opweave.problems.words import counted
+from opweave.problems.words import counted, repeated
 
 if TYPE_CHECKING:
     from opweave.problems.graph import OpGraph
@@ -82,7 +82,7 @@ class Costs(HasHtml, Spec):
     (('conv1', 'b'),)
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     operators: Many[Name]
     devices: Many[Name]
     batches: Annotated[Many[Count], Field(min_length=1)] = (1,)
@@ -153,24 +153,15 @@ class Costs(HasHtml, Spec):
         for operator, row in table.items():
             if not isinstance(row, Mapping):
                 raise InvalidInputError(f"operator {operator!r} needs a mapping of devices to seconds, not {row!r}")
-            times[operator] = {
-                device: entry if isinstance(entry, Mapping) else {1: entry} for device, entry in row.items()
-            }
+            times[operator] = {name: each if isinstance(each, Mapping) else {1: each} for name, each in row.items()}
         devices = tuple(dict.fromkeys(device for row in times.values() for device in row))
         sizes = dict.fromkeys(batch for row in times.values() for entry in row.values() for batch in entry)
         for size in sizes:
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
                 raise InvalidInputError(f"{size!r} is not a batch size; a batch size is a whole number from 1")
         batches = tuple(sorted(sizes)) or (1,)
-        made = cls(
-            operators=tuple(times),
-            devices=devices,
-            batches=batches,
-            table=tuple(
-                tuple(row.get(device, {}).get(batch) for device in devices for batch in batches)
-                for row in times.values()
-            ),
-        )
+        rows = ([row.get(name, {}).get(batch) for name in devices for batch in batches] for row in times.values())
+        made = cls(operators=tuple(times), devices=devices, batches=batches, table=tuple(map(tuple, rows)))
         shortest = min((each for row in made.table for each in row if each), default=0.0)
         if shortest >= IMPLAUSIBLE_SECONDS:
             said = f"costs: every operator takes {shortest:g} s or more"
@@ -348,7 +339,7 @@ class Calibration(Spec):
     9.0
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     device: Device
     efficiency: FrozenDict[Name, Efficiency]
     default: Efficiency = Efficiency.model_construct()  # no validator is built by an import

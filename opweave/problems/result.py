@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare, Shown, brief
-from opweave.problems.solution import Played, Solution, Violation, _read_solution
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Number, Seconds, Spec
+from opweave.problems.solution import Solution, Violation, WithTimeline, _read_solution
+from opweave.problems.spec import FrozenDict, Many, Number, Seconds, Spec
 from opweave.problems.units import readable, readable_seconds, readable_share
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
@@ -84,7 +84,7 @@ class Incumbent(Spec):
     worker: str = ""
 
 
-class Result(Shown, Played, Generic[SolutionT]):
+class Result(Shown, WithTimeline, Generic[SolutionT]):
     """What a solve found, judged by the referee.
 
     Attributes
@@ -114,7 +114,7 @@ class Result(Shown, Played, Generic[SolutionT]):
         "callback_error"; otherwise None. It stays in this process: JSON and pickles contain only ``reason``.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     problem: str
     status: Annotated[Status, Field(strict=False)]
     termination: Annotated[Termination, Field(strict=False)]

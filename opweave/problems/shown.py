@@ -144,8 +144,7 @@ class HasHtml:
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        html: str = self._show("html")
-        return html
+        return cast("str", self._show("html"))
 
     def _show(self, verb: str, *arguments: object) -> Any:
         for base in type(self).__mro__:
@@ -162,8 +161,7 @@ class ShownInNotebooks(HasHtml):
 
     def save(self, path: str | Path) -> Path:
         """Write it to a JSON file; return its path."""
-        written: Path = self._show("save", path)
-        return written
+        return cast("Path", self._show("save", path))
 
 
 class Shown(ShownInNotebooks):
@@ -176,23 +174,19 @@ class Shown(ShownInNotebooks):
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw a picture; ``path`` also writes it to a file (.png, .svg, .pdf)."""
-        figure: Figure = self._show("plot", path)
-        return figure
+        return cast("Figure", self._show("plot", path))
 
     def to_pandas(self) -> DataFrame:
         """The rows as a pandas table; needs pandas (``pip install pandas``)."""
-        table: DataFrame = self._show("to_pandas")
-        return table
+        return cast("DataFrame", self._show("to_pandas"))
 
     def report(self, folder: str | Path) -> Path:
         """Write a page with tables and pictures into a folder; return its path."""
-        page: Path = self._show("report", folder)
-        return page
+        return cast("Path", self._show("report", folder))
 
     def explain(self) -> str:
         """Say in a few sentences what this means."""
-        words: str = self._show("explain")
-        return words
+        return cast("str", self._show("explain"))
 
 
 RowT_co = TypeVar("RowT_co", covariant=True)

@@ -6,11 +6,13 @@ that users can extend with their own subclasses (constraints) or that are read b
 
 from __future__ import annotations
 
+import json
 import re
-from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from functools import cache
 from inspect import isabstract
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -33,16 +35,9 @@ from opweave.problems.shown import Bare, LeanMeta, brief_fields
 from opweave.problems.units import read_operations, read_rate, read_size, read_time
 from opweave.problems.words import joined
 
-SCHEMA_VERSION: Literal[1] = 1
-
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Item = TypeVar("Item")
-
-
-def repeated(names: Iterable[Item]) -> Item | None:
-    """The first of some names that is there more than once; None if they all differ."""
-    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _plain_number(value: object) -> object:
@@ -313,16 +308,22 @@ class Spec(BaseModel, metaclass=LeanMeta):
         return self.__pydantic_generic_metadata__["origin"] or type(self)
 
 
+@cache
+def _withdrawn_from(kind: type[Tagged]) -> dict[str, Any]:
+    """Fields that a class or one that it inherits from no longer has: the values that are still read, and advice."""
+    known = json.loads(Path(__file__).with_name("withdrawn.json").read_text("utf-8"))
+    return {field: row for base in kind.__mro__ for field, row in known.get(getattr(base, "kind", ""), {}).items()}
+
+
 class Tagged(Spec):
     """A :class:`Spec` whose JSON names its class under ``kind``, so that it can be read back.
 
     The word is the class name in snake case. Subclasses register themselves. ``kinds()`` lists the known classes of one
-    family; a family is a direct subclass of ``Tagged``. ``withdrawn`` has fields of earlier
-    files, with the values that are still read, and what to use instead of others.
+    family; a family is a direct subclass of ``Tagged``. ``withdrawn.json`` has fields of earlier files, with the values
+    that are still read, and what to use instead of others.
     """
 
     kind: ClassVar[str] = "tagged"
-    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict()
     _family: ClassVar[dict[str, type[Tagged]]] = {}
 
     if not TYPE_CHECKING:
@@ -353,15 +354,16 @@ class Tagged(Spec):
     @model_validator(mode="before")
     @classmethod
     def _accept_own_kind(cls, data: object) -> object:
-        gone = {"kind", *cls.withdrawn}
-        if not isinstance(data, Mapping) or gone.isdisjoint(data):
+        gone = {} if not isinstance(data, Mapping) else _withdrawn_from(cls)
+        if not isinstance(data, Mapping) or {"kind", *gone}.isdisjoint(data):
             return data
         if data.get("kind", cls.kind) != cls.kind:
             raise ValueError(f"kind is {data['kind']!r:.60}, but it must be {cls.kind!r} here")
-        for field, (values, instead) in cls.withdrawn.items():
-            if field in data and data[field] not in values:
-                raise ValueError(f"{field}={data[field]!r} is no longer understood: {instead}")
-        return {key: value for key, value in data.items() if key not in gone}
+        for field in gone.keys() & data.keys():
+            value, (values, instead) = data[field], gone[field]
+            if (list(value) if isinstance(value, tuple) else value) not in values:
+                raise ValueError(f"{field}={value!r} is no longer understood: {instead}")
+        return {key: value for key, value in data.items() if key not in {"kind", *gone}}
 
     @model_serializer(mode="wrap")
     def _name_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:

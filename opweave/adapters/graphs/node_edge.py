@@ -27,7 +27,8 @@ from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
-from opweave.problems.spec import Many, repeated
+from opweave.problems.spec import Many
+from opweave.problems.words import repeated
 
 INPUT_KINDS = frozenset({"Input", "InputLayer", "input", "placeholder"})
 """A node of one of these kinds that has no predecessor is a graph input, not an operator."""

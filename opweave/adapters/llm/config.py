@@ -24,8 +24,7 @@ from opweave.adapters.llm.assemble import (
     assemble,
 )
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.language.model import Cache, LanguageModel
-from opweave.problems.language.number_types import number_type, row_bytes
+from opweave.problems.language.model import Cache, LanguageModel, number_type, row_bytes
 
 FAMILIES = tuple(TABLE["family"])
 """Every ``model_type`` that is known."""

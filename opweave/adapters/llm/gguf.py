@@ -21,7 +21,7 @@ from typing import NamedTuple
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import mapped, place
 from opweave.problems.errors import InvalidInputError, LimitExceededError
-from opweave.problems.language.number_types import NUMBER_TYPES, RUNTIMES
+from opweave.problems.language.model import NUMBER_TYPES, RUNTIMES
 from opweave.problems.limits import MAX_BYTES, Limits
 
 MAX_KEYS = 65_536

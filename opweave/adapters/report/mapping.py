@@ -10,8 +10,9 @@ from opweave.adapters.report.view import Row, View
 from opweave.adapters.report.workbench.data import Panel
 from opweave.adapters.runtimes.plan_exports import device_map
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
+from opweave.problems.device_play import DeviceDetails
 from opweave.problems.measures import throughput
-from opweave.problems.placement.spec import Placement, PlacementDetails, Schedule
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.slicing.play import SlicedStep
 from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
 from opweave.problems.timeline import ActivityKind
@@ -19,7 +20,7 @@ from opweave.problems.units import precise_seconds, readable_rate, readable_shar
 from opweave.problems.words import counted
 
 
-class PlacementView(View[Placement, Schedule, PlacementDetails]):
+class PlacementView(View[Placement, Schedule, DeviceDetails]):
     """The makespan, the gain against one device, and the work of every device."""
 
     problem_type = Placement
@@ -106,7 +107,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
             sum(s.dimension == each and len(s.shares) > 1 for s in steps) for each in ("rows", "channels")
         )
         if self.details.latency > 0 and rows + channels:
-            wait = sum(map(self._wait, steps))
+            wait = sum(step.transfer_seconds[step.slowest] for step in steps)
             yield f"{rows:,} operators are cut along the rows and {channels:,} along the channels."
             yield f"{readable_share(wait / self.details.latency)} of the time is waiting for data."
         elif self.details.latency > 0:
@@ -115,10 +116,6 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
         if kept:
             name, why = kept[0]
             yield f"{len(kept):,} of {len(self.problem.cuttings):,} operators cannot be cut; of {name!r}, {why}."
-
-    def _wait(self, step: SlicedStep) -> float:
-        """Seconds in which the slowest device waits for data."""
-        return step.airtime if self.problem.channel == "shared" else step.transfer_seconds[step.slowest]
 
     def notes(self, activity: int) -> Mapping[str, object]:
         """Say which part of its operator a device computes."""
@@ -149,7 +146,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
             "operators": [index[step.operator] for step in steps],
             "shares": [[round(step.shares.get(name, 0.0), 5) for name in devices] for step in steps],
             "words": [step.dimension for step in steps],
-            "waits": list(map(self._wait, steps)),
+            "waits": [step.transfer_seconds[step.slowest] for step in steps],
             "works": [step.compute_seconds[step.slowest] for step in steps],
         }
         about = "One row for each operator, in running order: its parts by device, and its time."

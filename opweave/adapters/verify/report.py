@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, Count, Many, Name, Number, Seconds, Spec
+from opweave.problems.spec import Bytes, Count, Many, Name, Number, Seconds, Spec
 
 CLOSE = 1e-5
 """Largest difference from the runtime's optimised run, relative to the largest value of an output, or to 1."""
@@ -136,7 +136,7 @@ class Verification(Spec):
         Further remarks for the reader.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     model: str
     runtime: str
     solution: str

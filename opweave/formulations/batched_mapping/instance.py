@@ -90,7 +90,8 @@ def unsplit(problem: BatchedMapping) -> Placement | None:
         return None
     graph, batch = problem.graph, problem.batch
     moved = batch if problem.transfers == "delay" else 1
-    held = {name: batch * size for name, size in problem.bytes_per_input.items()}
+    sizes_per_input = zip(graph.operator_ids, problem.sizes_per_input.tolist(), strict=True)
+    held = {name: batch * size for name, size in sizes_per_input}
     sizes = {tensor.id: moved * tensor.bytes for tensor in graph.tensors}
     if max([*sizes.values(), *held.values()], default=0) > MAX_BYTES:
         return None

@@ -75,8 +75,6 @@ class SlicingInstance:
         Properties of every device; the capacity is ``NO_LIMIT`` if everything fits at once.
     most_parts
         Largest number of parts of every operator.
-    broadcast_airtime
-        Whether the router carries only one thing at a time.
     printed
         Whether transfers from rows to rows are the paper's.
     consumers
@@ -111,7 +109,6 @@ class SlicingInstance:
     rate: FloatArray
     latency: FloatArray
     most_parts: IntArray
-    broadcast_airtime: bool
     printed: bool
     consumers: Adjacency
 
@@ -253,7 +250,6 @@ def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstan
         rate=np.asarray(problem.rates, dtype=np.float64),
         latency=np.asarray(problem.latencies, dtype=np.float64),
         most_parts=most_parts,
-        broadcast_airtime=problem.channel == "shared",
         printed=problem.transfers == "paper",
         consumers=Adjacency.from_pairs(count, producer[inner], reader[inner]),
     )

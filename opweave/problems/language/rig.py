@@ -13,10 +13,9 @@ from opweave.problems.constraints import MemoryCap
 from opweave.problems.costs import Efficiency
 from opweave.problems.device_sheets import DEVICES
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.language.model import LanguageModel, Role
-from opweave.problems.language.number_types import RUNTIMES
+from opweave.problems.language.model import RUNTIMES, LanguageModel, Role
 from opweave.problems.language.workload import LOGIT_BYTES, Workload
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name, Spec
+from opweave.problems.spec import Bytes, FrozenDict, Many, Name, Spec
 from opweave.problems.words import did_you_mean, refuse_unknown
 
 
@@ -50,7 +49,7 @@ class Rig(Spec):
     [('gpu', 1072693248)]
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     cluster: Cluster
     host: Name | None = None
     reserve: FrozenDict[Name, Bytes] = FrozenDict()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from opweave.problems.constraints import Constraint, PlacesOperators
+from opweave.problems.constraints import NamingConstraint, PlacesOperators
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Violation
-from opweave.problems.spec import Many, Name, repeated
+from opweave.problems.spec import Many, Name
 
 
-class Beside(Constraint):
+class Beside(NamingConstraint):
     """``op`` runs on the device of ``other``, or on ``device``.
 
     llama.cpp's ``--n-cpu-moe`` and ``-ot`` are used like this: experts are where their layer is, or in host memory.
@@ -26,10 +26,6 @@ class Beside(Constraint):
     other: Name
     device: Name
 
-    def check(self, problem: Problem[Any, Any]) -> None:
-        self._need_operators(problem, self.op, self.other)
-        self._need_devices(problem, self.device)
-
     def violations(self, problem: Problem[Any, Any], solution: PlacesOperators) -> Iterable[Violation]:
         where = solution.devices_by_operator()
         here, there = where.get(self.op), where.get(self.other)
@@ -40,7 +36,7 @@ class Beside(Constraint):
             )
 
 
-class InOrder(Constraint):
+class InOrder(NamingConstraint):
     """``ops`` use ``devices`` in this order: a later one of ``ops`` is on the same device or on a later one.
 
     llama.cpp gives every device one block of layers, host memory first. Devices that are not listed are not used.
@@ -53,13 +49,6 @@ class InOrder(Constraint):
 
     ops: Many[Name]
     devices: Many[Name]
-
-    def check(self, problem: Problem[Any, Any]) -> None:
-        self._need_several(problem, self.ops)
-        self._need_devices(problem, *self.devices)
-        twice = repeated(self.devices)
-        if twice is not None:
-            raise ValueError(f"InOrder names device {twice!r} twice; name each device once")
 
     def violations(self, problem: Problem[Any, Any], solution: PlacesOperators) -> Iterable[Violation]:
         where, rank = solution.devices_by_operator(), {name: number for number, name in enumerate(self.devices)}

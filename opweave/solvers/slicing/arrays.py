@@ -31,8 +31,8 @@ MAKER, MADE_ROWS, MADE_CHANNELS, MADE_CELL = range(4)
 MODE, CUT = 0, 1
 """Columns of a plan: the mode, and the first cut."""
 
-SHARED, PRINTED, RESIDENT = 1, 2, 4
-"""Bits of READING: one channel for all devices, the paper's transfers, weights that stay in memory."""
+PRINTED, RESIDENT = 1, 2
+"""Bits of READING: the paper's transfers, weights that stay in memory."""
 
 
 class SlicingArrays(NamedTuple):
@@ -72,7 +72,7 @@ def arrays_of(instance: SlicingInstance) -> SlicingArrays:
     listed = np.concatenate([instance.made, ending[np.argsort(instance.last[ending], kind="stable")]])
     t, moving = instance.tensor, instance.rate > 0.0
     per_byte = np.divide(1.0, instance.rate, out=np.zeros(len(moving)), where=moving)
-    reading = SHARED * instance.broadcast_airtime + PRINTED * instance.printed + RESIDENT * instance.resident
+    reading = PRINTED * instance.printed + RESIDENT * instance.resident
     op_columns = (
         *instance.length.T,
         instance.whole,
@@ -151,35 +151,25 @@ def missing_cells(ops: IntMatrix, flows: IntMatrix, e: int, v: int, plan: IntMat
 @helper
 def _flow_seconds(
     ops: IntMatrix, flows: IntMatrix, links: FloatMatrix, e: int, v: int, plan: IntMatrix, ends: FloatArray
-) -> float:
-    """Add every device's wait for a flow to ``ends``, or return the router's airtime if the channel is shared."""
+) -> None:
+    """Add every device's wait for a flow to ``ends``."""
     j, mode, reading = flows[e, PRODUCER], plan[v, MODE], ops[v, READING]
     if j < 0:
-        return 0.0
+        return
     printed = reading & PRINTED != 0 and mode + plan[j, MODE] == 2 * ROWS and ops[v, WHOLE] + ops[j, WHOLE] == 0
-    before_low, before_high, together, largest, added = -1, -1, True, 0.0, 0.0
     for k in range(len(ends)):
         a = plan[v, CUT + k]
         b = plan[v, CUT + k + 1]
         if a == b:
             continue
-        low, high = need_of(flows, e, mode, a, b)
         if printed:
+            low, high = need_of(flows, e, mode, a, b)
             beyond = max(0, high - plan[j, CUT + k + 1]) + max(0, plan[j, CUT + k] - low)
             cells = beyond * flows[e, ALL_CHANNELS] if high > low else 0
         else:
             cells = missing_cells(ops, flows, e, v, plan, k)
         size = cells * flows[e, CELL]
-        seconds = links[1, k] + size * links[0, k] if size > 0 else 0.0
-        if reading & SHARED == 0:
-            ends[k] += seconds
-            continue
-        largest = max(largest, seconds)
-        added += seconds
-        together = together and (before_low < 0 or (low == before_low and high == before_high))
-        before_low = low
-        before_high = high
-    return largest if together else added
+        ends[k] += links[1, k] + size * links[0, k] if size > 0 else 0.0
 
 
 @helper
@@ -199,13 +189,12 @@ def operator_seconds(
     for k in range(len(ends)):
         part = plan[v, CUT + k + 1] - plan[v, CUT + k]
         ends[k] = times[v, 0, k] + times[v, 1 + plan[v, MODE], k] * part if part > 0 else 0.0
-    airtime = 0.0
     slowest = 0.0
     for e in range(ops[v, FLOWS], ops[v, FLOWS_END]):
-        airtime += _flow_seconds(ops, flows, links, e, v, plan, ends)
+        _flow_seconds(ops, flows, links, e, v, plan, ends)
     for k in range(len(ends)):
         slowest = max(slowest, ends[k])
-    return airtime + slowest
+    return slowest
 
 
 @helper

@@ -77,7 +77,7 @@ SETTINGS = [
     "batched --batch 3 --transfers delay_per_input --memory additive --pin p=a",
     "pipeline --cuts prefix --memory parameters --compression 2.5 --channel shared --objective latency --pin r=a",
     "pipeline --min-stages 2 --max-stages 2 --inputs everywhere",
-    "slicing --dimension rule --transfers paper --weights streamed --channel shared --layout channels_last",
+    "slicing --dimension rule --transfers paper --weights streamed --layout channels_last",
 ]
 
 

@@ -162,16 +162,6 @@ def test_in_order(homes: list[str], wrong: int) -> None:
     assert len(objections(InOrder(ops=ATTENTION, devices=["cpu", "gpu1", "gpu0"]), homes)) == wrong
 
 
-@pytest.mark.parametrize("engine", ["layers", "highs"])
-def test_solvers_obey_them(engine: str) -> None:
-    rules = [InOrder(ops=ATTENTION, devices=["cpu", "gpu1"])]
-    rules += [Beside(op=f"layers.{n}.feed_forward", other=ATTENTION[n], device="cpu") for n in range(3)]
-    problem = fastest_pass(model_of(3), rig_of(400, 90, 120), Workload(), constraints=rules)
-    result = ow.solve(problem, solver=engine, time_limit=20)
-    assert result.status is ow.Status.OPTIMAL
-    assert result.objective == pytest.approx(ow.solve(problem, solver="layers").objective)
-
-
 def test_a_rig_is_checked() -> None:
     rig = rig_of(400, 90, 70)
     assert rig.without(frozenset({"laptop"})).cluster.device_index.keys() == {"cpu", "gpu0"}
@@ -203,17 +193,6 @@ def test_rates_by_hand() -> None:
         assert 128 <= room * count / 32 < 256
         assert rates[count - 1] == pytest.approx(128 / (count * layer))
     assert sum(problem.layer_bytes) == small.parameter_bytes
-
-
-def test_a_model_is_served_by_two_machines() -> None:
-    problem = ow.llm.serving_flow(
-        known_model("Llama-3-70B", "q4_k"), rig([DESKTOP, LAPTOP]), ow.llm.Workload(context=2048)
-    )
-    result = ow.solve(problem, time_limit=5)
-    assert result.verified
-    assert result.gap < 0.25
-    held = problem.memory_by_device(result.solution)
-    assert all(held[cap.device] <= cap.bytes for cap in problem.constraints)
 
 
 def test_what_fits_nowhere_is_said() -> None:

@@ -49,21 +49,6 @@ def test_bounds_over_paths_hold(problem: ow.Placement) -> None:
     assert run.bound <= best_calls(problem) * (1 + RELATIVE)
 
 
-@pytest.mark.parametrize(("cores", "seconds"), [(1, 6.0), (2, 3.0), (4, 2.0), (None, 1.0)])
-def test_six_operators_share_the_cores(cores: int | None, seconds: float) -> None:
-    """Six operators of a second that need nothing, and an accelerator that is slower than the host."""
-    graph = ow.OpGraph(tensors=[], operators=[ow.Operator(id=f"o{k}") for k in range(6)])
-    problem = ow.Placement(
-        graph=graph,
-        cluster=ow.Cluster(devices=[ow.Device(name="cpu"), ow.Device(name="gpu")], rates=[1.0, 1.0]),
-        costs=ow.Costs.from_table({op.id: {"cpu": 1.0, "gpu": 9.0} for op in graph.operators}),
-        transfers="blocking",
-        host="cpu",
-        host_cores=cores,
-    )
-    assert ow.solve(problem, time_limit=2).objective == seconds
-
-
 def instance(seed: int, nodes: int = 24, accelerators: int = 3) -> dict[str, object]:
     """A random instance in the published layout: a chain with branches and weights, and memory for a part of it."""
     rng = random.Random(seed)

@@ -13,7 +13,6 @@ Let u be the shares of an operator (their sum is 1) and y_e those in which the p
   dimensions it is f - f y for a need of the fraction f, and f <= 1.
 
 So an operator takes at least the largest over its devices of ``intercept + slope u_k + sum of those bytes / rate``.
-With one shared channel the airtime is no less than any device's wait, so the same holds.
 """
 
 from __future__ import annotations
