@@ -195,10 +195,13 @@ def mean_transfer(arrays: PlacementArrays) -> FloatArray:
     return np.asarray(seconds, dtype=np.float64)
 
 
-def upward_rank(arrays: PlacementArrays) -> FloatArray:
-    """Longest path from every operator to an end, itself included, in mean run and transfer times (HEFT)."""
+def upward_rank(arrays: PlacementArrays, seconds: FloatArray | None = None) -> FloatArray:
+    """Longest path from every operator to an end, itself included, in mean run and transfer times (HEFT).
+
+    ``seconds`` are other run times.
+    """
     order = np.ascontiguousarray(order_of_graph(arrays)[::-1])
-    seconds = mean_seconds(arrays)
+    seconds = mean_seconds(arrays) if seconds is None else seconds
     return np.asarray(seconds + depths(reversed_net(arrays), order, seconds, mean_transfer(arrays)))
 
 

@@ -105,7 +105,11 @@ def _fill_in_order(room: Room, able: BoolArray, order: IntArray, device: IntArra
 
 def heft(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Schedule by upward rank, each operator on the device of its earliest end."""
-    order = order_by(upward_rank(arrays), order_of_graph(arrays))
+    return insertion(instance, arrays, order_by(upward_rank(arrays), order_of_graph(arrays)))
+
+
+def insertion(instance: PlacementInstance, arrays: PlacementArrays, order: IntArray) -> Plan:
+    """Operators in some order, each on the device of its earliest end."""
     room = new_room(instance, arrays)
     device = np.full(len(order), -1, dtype=np.int64)
     start = np.zeros(len(order))

@@ -23,7 +23,7 @@ from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import quick_bounds
 from opweave.solvers.placement.cooling import solve_local
 from opweave.solvers.placement.decompose import Chained, solve_decompose, solve_prices
-from opweave.solvers.placement.local import empty_search, list_plans, solve_tabu
+from opweave.solvers.placement.local import empty_search, list_plans, solve_ranks, solve_tabu
 from opweave.solvers.placement.plans import ended, fits, plan_of, solution_of
 from opweave.solvers.registry import Feature, find_solver, named_solver
 from opweave.solvers.rounding import Best
@@ -73,6 +73,7 @@ def workers(problem: Placement, run: Run) -> list[Worker]:
         Steps("quick bounds", solve_quick_bounds, problem),
         *by_name(problem, "layers"),
         Steps("stages", solve_staged, problem),
+        Steps("ranks", solve_ranks, problem),
         Steps("local", solve_local, problem),
         Steps("prices", partial(solve_prices, chained=chained), problem),
         Steps("decompose", partial(solve_decompose, chained=chained), problem),
