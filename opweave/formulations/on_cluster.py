@@ -98,7 +98,7 @@ class OnCluster:
         return bool((self.capacity != NO_LIMIT).any())
 
 
-def on_cluster(problem: problems.OnCluster) -> dict[str, Any]:
+def on_cluster(problem: problems.ClusterProblem) -> dict[str, Any]:
     """The fields of :class:`OnCluster`."""
     latency, seconds_per_byte = links_of(problem.cluster)
     return {
@@ -235,7 +235,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def rules_in_the_way(
-    problem: problems.OnCluster, *, own: Mapping[str, bool] | None = None, rows_added: bool = False
+    problem: problems.ClusterProblem, *, own: Mapping[str, bool] | None = None, rows_added: bool = False
 ) -> str:
     """Name the rules of a problem that may leave it without a solution.
 

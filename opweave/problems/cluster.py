@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 from math import isnan
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -13,11 +13,29 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from opweave.problems.arrays import FloatArray, FloatMatrix
 from opweave.problems.errors import InvalidInputError, check_plausible
 from opweave.problems.shown import Bare, HasHtml, ShownInNotebooks, brief, changed_fields
-from opweave.problems.spec import Amount, Bytes, Count, FrozenDict, Many, Name, Operations, Rate, Seconds, Spec
+from opweave.problems.spec import (
+    Amount,
+    BytesOrNone,
+    Count,
+    FrozenDict,
+    Many,
+    ManyOrNone,
+    Name,
+    OperationsOrNone,
+    RateGridOrNone,
+    RateOrNone,
+    RatesOrNone,
+    Seconds,
+    Spec,
+    Table,
+    preset,
+)
 from opweave.problems.words import counted, did_you_mean, repeated
 
 
-def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:
+def _ascending(sizes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if sizes is None:
+        return None
     if repeated(sizes) is not None:
         raise ValueError("a batch size is listed more than once")
     return tuple(sorted(sizes))
@@ -28,9 +46,15 @@ def _number_or_matrix(value: object) -> str:
     return "matrix" if is_matrix else "number"
 
 
-Latency = Annotated[
-    Annotated[Seconds, Tag("number")] | Annotated[Many[Many[Seconds]], Tag("matrix")], Discriminator(_number_or_matrix)
-]
+if TYPE_CHECKING:
+    from opweave.problems.spec import Takes
+
+    Latency = Takes[float | str | Iterable[Iterable[float | str]], float | tuple[tuple[float, ...], ...]]
+else:
+    Latency = Annotated[
+        Annotated[Seconds, Tag("number")] | Annotated[Many[Many[Seconds]], Tag("matrix")],
+        Discriminator(_number_or_matrix),
+    ]
 """Seconds before the first byte arrives: one number for all links, or a matrix [from][to]."""
 
 
@@ -68,12 +92,12 @@ class Device(HasHtml, Spec):
     """
 
     name: Name
-    memory_bytes: Bytes | None = None
-    flops_per_second: Annotated[Operations, Field(gt=0.0)] | None = None
-    memory_bandwidth: Annotated[Rate, Field(gt=0.0)] | None = None
-    launch_seconds: Seconds = 0.0
-    batch_sizes: Annotated[Many[Count], Field(min_length=1), AfterValidator(_ascending)] | None = None
-    watts: Annotated[Many[Amount], Field(min_length=2, max_length=2)] | None = None
+    memory_bytes: BytesOrNone = preset(None)
+    flops_per_second: Annotated[OperationsOrNone, Field(gt=0.0)] = preset(None)
+    memory_bandwidth: Annotated[RateOrNone, Field(gt=0.0)] = preset(None)
+    launch_seconds: Seconds = preset(0.0)
+    batch_sizes: Annotated[ManyOrNone[Count], Field(min_length=1), AfterValidator(_ascending)] = preset(None)
+    watts: Annotated[ManyOrNone[Amount], Field(min_length=2, max_length=2)] = preset(None)
     group: Name | None = None
 
     @model_validator(mode="after")
@@ -137,11 +161,11 @@ class Cluster(ShownInNotebooks, Spec):
 
     schema_version: Literal[1] = 1
     devices: Annotated[Many[Device], Field(min_length=1)]
-    bandwidth: Many[Many[Rate]] | None = None
-    rates: Many[Rate] | None = None
-    shared: Rate | None = None
-    latency: Latency = 0.0
-    notes: FrozenDict[str, str] = FrozenDict()
+    bandwidth: RateGridOrNone = preset(None)
+    rates: RatesOrNone = preset(None)
+    shared: RateOrNone = preset(None)
+    latency: Latency = preset(0.0)
+    notes: Table[str, str] = preset(FrozenDict())
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -160,8 +160,8 @@ class NamingConstraint(Constraint):
 class Precede(NamingConstraint):
     """``before`` ends before ``after`` begins, whether or not data flows between them."""
 
-    before: Name
-    after: Name
+    before: Name = Field(kw_only=False)
+    after: Name = Field(kw_only=False)
 
     _about_devices: ClassVar[bool] = False
 
@@ -184,14 +184,14 @@ class Precede(NamingConstraint):
 class _OneOnDevice(NamingConstraint):
     """A rule about one operator and one device."""
 
-    op: Name
-    device: Name
+    op: Name = Field(kw_only=False)
+    device: Name = Field(kw_only=False)
 
 
 class _SeveralOnDevices(NamingConstraint):
     """A rule about several operators."""
 
-    ops: Annotated[Many[Name], Field(min_length=2)]
+    ops: Many[Name] = Field(min_length=2, kw_only=False)
 
 
 class Pin(_OneOnDevice):
@@ -237,7 +237,7 @@ class Separate(_SeveralOnDevices):
 class Share(_OneOnDevice):
     """Exactly ``inputs`` inputs of ``op`` run on ``device``; 0 forbids the device."""
 
-    inputs: Annotated[int, Field(ge=0)]
+    inputs: int = Field(ge=0, kw_only=False)
 
     def check(self, problem: AnyProblemType) -> None:
         super().check(problem)
@@ -261,7 +261,7 @@ class Share(_OneOnDevice):
 class MaxDevices(NamingConstraint):
     """At most ``count`` devices are used."""
 
-    count: Count
+    count: Count = Field(kw_only=False)
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         used = frozenset().union(*solution.devices_by_operator().values())
@@ -275,8 +275,8 @@ class MaxDevices(NamingConstraint):
 class MemoryCap(NamingConstraint):
     """``device`` never holds more than ``bytes``, as the problem counts memory."""
 
-    device: Name
-    bytes: Bytes
+    device: Name = Field(kw_only=False)
+    bytes: Bytes = Field(kw_only=False)
 
     def violations(self, problem: AnyProblemType, solution: Solution) -> Iterable[Violation]:
         assert isinstance(problem, MeasuresMemory)

@@ -14,7 +14,18 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError, warn_once_built
 from opweave.problems.roofline import bytes_moved, variants
 from opweave.problems.shown import Bare, HasHtml, brief
-from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Seconds, Share, Spec
+from opweave.problems.spec import (
+    Amount,
+    Count,
+    FrozenDict,
+    Many,
+    Name,
+    SecondsOrNone,
+    Share,
+    Spec,
+    Table,
+    preset,
+)
 from opweave.problems.units import read_time
 from opweave.problems.words import counted, repeated
 
@@ -48,7 +59,7 @@ class Efficiency(Spec):
 
     arithmetic: Share = 1.0
     traffic: Share = 1.0
-    launch_seconds: Seconds | None = None
+    launch_seconds: SecondsOrNone = preset(None)
     overlap: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
 
 
@@ -85,9 +96,9 @@ class Costs(HasHtml, Spec):
     schema_version: Literal[1] = 1
     operators: Many[Name]
     devices: Many[Name]
-    batches: Annotated[Many[Count], Field(min_length=1)] = (1,)
+    batches: Annotated[Many[Count], Field(min_length=1)] = preset((1,))
     table: tuple[tuple[Entry, ...], ...]
-    notes: FrozenDict[str, str] = FrozenDict()
+    notes: Table[str, str] = preset(FrozenDict())
 
     @field_validator("table", mode="before")
     @classmethod
@@ -341,9 +352,9 @@ class Calibration(Spec):
 
     schema_version: Literal[1] = 1
     device: Device
-    efficiency: FrozenDict[Name, Efficiency]
+    efficiency: Table[Name, Efficiency]
     default: Efficiency = Efficiency.model_construct()  # no validator is built by an import
-    errors: FrozenDict[Name, Amount] = FrozenDict()
+    errors: Table[Name, Amount] = preset(FrozenDict())
 
     def costs(self, graph: OpGraph) -> Costs:
         """Estimated times of a graph's operators on this device alone; see :meth:`Costs.roofline`."""

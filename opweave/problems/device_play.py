@@ -14,7 +14,7 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.on_cluster import ClusterProblem, held
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time, over_memory
 from opweave.problems.solution import TIME_TOLERANCE, Details, Violation, broken
-from opweave.problems.spec import FrozenDict, Name, Seconds
+from opweave.problems.spec import FrozenDict, Name, Seconds, Table
 from opweave.problems.timeline import Activities, ActivityKind, Names, Timeline, devices_and_ports, joined
 
 
@@ -30,7 +30,7 @@ class DeviceDetails(Details):
     """
 
     makespan: Seconds
-    memory_bytes: FrozenDict[Name, int]
+    memory_bytes: Table[Name, int]
 
 
 class Runs(NamedTuple):
@@ -165,7 +165,7 @@ def _listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Any]) -> Moves
     ]
     start, end = np.asarray([(sent.start, sent.end) for sent in transfers], dtype=np.float64).reshape(-1, 2).T
     tensor, reader, source, target, inputs = np.asarray(rows, dtype=np.int64).reshape(-1, 5).T
-    return Moves(tensor, reader, source, target, inputs, start, end, none, none, none, none * np.nan)
+    return Moves(tensor, reader, source, target, inputs, start, end, none, none, none, np.full(len(none), np.nan))
 
 
 class DevicePlay:

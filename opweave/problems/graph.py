@@ -13,7 +13,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle, topological_order
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.shown import Bare, ShownInNotebooks, brief
-from opweave.problems.spec import Bytes, Extent, Many, Name, Operations, Spec
+from opweave.problems.spec import Bytes, Extent, Many, ManyOrNone, Name, Operations, Spec, preset
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted, refuse_unknown, repeated
 
@@ -43,7 +43,7 @@ class Tensor(Spec):
     id: Name
     bytes: Bytes
     alias_of: Name | None = None
-    shape: Many[Extent] | None = None
+    shape: ManyOrNone[Extent] = preset(None)
     dtype: str | None = None
 
 
@@ -79,11 +79,11 @@ class Operator(Spec):
 
     id: Name
     kind: str = ""
-    inputs: Many[Name] = ()
-    outputs: Many[Name] = ()
-    workspace_bytes: Bytes = 0
-    parameters: Many[Name] = ()
-    flops: Operations = 0.0
+    inputs: Many[Name] = preset(())
+    outputs: Many[Name] = preset(())
+    workspace_bytes: Bytes = preset(0)
+    parameters: Many[Name] = preset(())
+    flops: Operations = preset(0.0)
     inplace_ok: bool = False
     module: str = ""
 
@@ -118,8 +118,8 @@ class OpGraph(ShownInNotebooks, Spec):
     name: str = "graph"
     operators: Many[Operator]
     tensors: Many[Tensor]
-    parameters: Many[Parameter] = ()
-    outputs: Many[Name] = ()
+    parameters: Many[Parameter] = preset(())
+    outputs: Many[Name] = preset(())
 
     @model_validator(mode="after")
     def _check(self) -> OpGraph:

@@ -10,7 +10,7 @@ from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
-from pydantic import PlainValidator, SerializeAsAny, field_validator, model_validator
+from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
 
 from opweave.problems.constraints import AnyConstraint, Constraint, objections
 from opweave.problems.errors import RuleError
@@ -18,7 +18,7 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, ShownInNotebooks, brief, changed_fields
 from opweave.problems.solution import Answer, Details, Evaluation, Solution, Violation, WithTimeline, solution_of
-from opweave.problems.spec import FrozenDict, Many, Tagged, read_tagged
+from opweave.problems.spec import FrozenDict, Many, Tagged, preset, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
@@ -76,8 +76,8 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
     _unruled: ClassVar[frozenset[str]] = frozenset()  # cached views that say nothing of constraints
 
-    graph: OpGraph
-    constraints: Many[AnyConstraint] = ()
+    graph: OpGraph = Field(kw_only=False)
+    constraints: Many[AnyConstraint] = preset(())
 
     if not TYPE_CHECKING:  # only type checkers use the types
 
@@ -110,11 +110,6 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         for constraint in self.constraints:
             constraint.check(self)
         return self
-
-    @classmethod
-    def positional(cls) -> tuple[str, ...]:
-        """The graph, and the cluster and the costs of problems that have them."""
-        return tuple(name for name in ("graph", "cluster", "costs") if name in cls.model_fields)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         cluster = getattr(self, "cluster", None)

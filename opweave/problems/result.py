@@ -13,7 +13,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare, Shown, brief
 from opweave.problems.solution import Solution, Violation, WithTimeline, _read_solution
-from opweave.problems.spec import FrozenDict, Many, Number, Seconds, Spec
+from opweave.problems.spec import FrozenDict, Many, Number, Seconds, Spec, Table, preset
 from opweave.problems.units import readable, readable_seconds, readable_share
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
@@ -53,11 +53,11 @@ class Termination(StrEnum):
 class Timings(Spec):
     """Wall seconds spent in each stage; compiling loops, once on a machine, counts in none of the others."""
 
-    reduce: Seconds = 0.0
-    build: Seconds = 0.0
-    solve: Seconds = 0.0
-    verify: Seconds = 0.0
-    compile: Seconds = 0.0
+    reduce: Seconds = preset(0.0)
+    build: Seconds = preset(0.0)
+    solve: Seconds = preset(0.0)
+    verify: Seconds = preset(0.0)
+    compile: Seconds = preset(0.0)
 
     @property
     def total(self) -> float:
@@ -123,15 +123,15 @@ class Result(Shown, WithTimeline, Generic[SolutionT]):
     bound_source: str | None = None
     solution: Annotated[SerializeAsAny[SolutionT], BeforeValidator(_read_solution)] | None = None
     verified: bool = False
-    violations: Many[Violation] = ()
+    violations: Many[Violation] = preset(())
     reason: str | None = None
     solver: str
     solver_version: str | None = None
     seed: int = 0
-    options: FrozenDict[str, OptionValue] = FrozenDict()
+    options: Table[str, OptionValue] = preset(FrozenDict())
     assumptions: str = ""
     timings: Timings = Timings.model_construct()  # no validator is built by an import
-    incumbents: Many[Incumbent] = ()
+    incumbents: Many[Incumbent] = preset(())
     _callback_error: Exception | None = PrivateAttr(default=None)
     _answers: Problem[Any, Any] | None = PrivateAttr(default=None)
 

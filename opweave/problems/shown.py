@@ -5,15 +5,16 @@ from __future__ import annotations
 import html
 import importlib
 import inspect
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, dataclass_transform
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, PrivateAttr
 from pydantic._internal._model_construction import ModelMetaclass
 
 from opweave.problems.errors import InvalidInputError
@@ -32,13 +33,14 @@ MOST_ENTRIES, MOST_LETTERS = 4, 60
 """Most entries of a container and most letters of a text that a ``repr`` shows."""
 
 
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field, PrivateAttr))
 class LeanMeta(ModelMetaclass):
     """The class of opweave's data classes. It changes only what ``dir``, ``help`` and ``inspect.signature`` show."""
 
     def __dir__(cls) -> list[str]:  # noqa: N805  (a metaclass)
         return [name for name in super().__dir__() if not name.startswith("_") and name not in _CLUTTER]
 
-    if not TYPE_CHECKING:  # for type checkers, pydantic's plugin writes the signature
+    if not TYPE_CHECKING:  # type checkers write the signature by themselves
 
         @property
         def __signature__(cls) -> inspect.Signature:  # noqa: N805
@@ -54,7 +56,7 @@ class LeanMeta(ModelMetaclass):
                     name,
                     inspect.Parameter.POSITIONAL_OR_KEYWORD if name in first else inspect.Parameter.KEYWORD_ONLY,
                     default=empty if field.is_required() else Bare(brief(field.get_default())),
-                    annotation=Bare(str(written[name])) if name in written else empty,
+                    annotation=Bare(_OR_NONE.sub(r"\1\2 | None", str(written[name]))) if name in written else empty,
                 )
                 for name, field in ordered.items()
                 if name != "schema_version"
@@ -63,6 +65,10 @@ class LeanMeta(ModelMetaclass):
         @__signature__.setter
         def __signature__(cls, _pydantics: object) -> None:  # noqa: N805
             """Leave out the one that pydantic makes."""
+
+
+_OR_NONE = re.compile(r"(\w+)OrNone(\[\w+\])?")
+"""Types of fields whose names say that None may be given (:mod:`~opweave.problems.spec`)."""
 
 
 class Bare:

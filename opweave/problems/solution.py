@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny, SerializerFun
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, HasHtml, ShownInNotebooks
-from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
+from opweave.problems.spec import Many, Number, Spec, Tagged, preset, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
@@ -108,7 +108,7 @@ class Evaluation(HasHtml, WithTimeline, Generic[DetailsT]):
     """
 
     objective: Number | None
-    violations: Many[Violation] = ()
+    violations: Many[Violation] = preset(())
     details: DetailsT | None = None
 
     _make_details: Callable[[], DetailsT] | None = PrivateAttr(default=None)

@@ -12,7 +12,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from functools import cache
 from inspect import isabstract
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -147,14 +147,73 @@ def _as_dict(value: object) -> dict[object, object]:
     return dict(value)
 
 
-Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
-"""Any iterable, stored as a tuple."""
-
 Name = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.id_characters)]
 """An id: a non-empty string."""
 
-Bytes = Annotated[int, BeforeValidator(_plain_bytes), Field(ge=0, le=MAX_BYTES)]
-"""A size in bytes, 0 to 2**53: a whole number, or a text such as ``"8 GB"`` or ``"512 MiB"``."""
+Given = TypeVar("Given")
+Kept = TypeVar("Kept")
+
+if TYPE_CHECKING:  # A field takes what people write, and keeps what the library works with.
+
+    class Takes(Generic[Given, Kept]):
+        """What type checkers see of a field: the type of the argument, and the type of the attribute."""
+
+        def __get__(self, instance: object, owner: type | None = None) -> Kept: ...
+        def __set__(self, instance: object, value: Given) -> None: ...
+
+    Many = Takes[Iterable[Item], tuple[Item, ...]]
+    ManyOrNone = Takes[Iterable[Item] | None, tuple[Item, ...] | None]
+    Grid = Takes[Iterable[Iterable[Item]], tuple[tuple[Item, ...], ...]]
+    Table = Takes[Mapping[Key, Value], FrozenDict[Key, Value]]
+    Lists = Takes[Mapping[Key, Iterable[Item]], FrozenDict[Key, tuple[Item, ...]]]
+    Bytes = Takes[float | str, int]
+    BytesOrNone = Takes[float | str | None, int | None]
+    BytesByName = Takes[Mapping[str, float | str], FrozenDict[str, int]]
+    Operations = Takes[float | str, float]
+    OperationsOrNone = Takes[float | str | None, float | None]
+    Rate = Takes[float | str, float]
+    RateOrNone = Takes[float | str | None, float | None]
+    Seconds = Takes[float | str, float]
+    SecondsOrNone = Takes[float | str | None, float | None]
+    RatesOrNone = Takes[Iterable[float | str] | None, tuple[float, ...] | None]
+    RateGridOrNone = Takes[Iterable[Iterable[float | str]] | None, tuple[tuple[float, ...], ...] | None]
+    SecondsByName = Takes[Mapping[str, float | str], FrozenDict[str, float]]
+    RatesByNameOrNone = Takes[Mapping[str, float | str] | None, FrozenDict[str, float] | None]
+else:
+    Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
+    """Any iterable, stored as a tuple."""
+    ManyOrNone = Many[Item] | None
+    Grid = Many[Many[Item]]
+    Table = FrozenDict
+    """Any mapping, stored as an immutable one."""
+    Lists = FrozenDict[Key, Many[Item]]
+
+    Bytes = Annotated[int, BeforeValidator(_plain_bytes), Field(ge=0, le=MAX_BYTES)]
+    """A size in bytes, 0 to 2**53: a whole number, or a text such as ``"8 GB"`` or ``"512 MiB"``."""
+    BytesOrNone = Bytes | None
+    BytesByName = FrozenDict[Name, Bytes]
+
+    Operations = Annotated[float, BeforeValidator(_plain_operations), Field(ge=0.0, le=1e30)]
+    """Floating-point operations, also per second: a number, or a text such as ``"40 GFLOP/s"``."""
+    OperationsOrNone = Operations | None
+
+    Rate = Annotated[float, BeforeValidator(_plain_rate), Field(ge=0.0, le=1e30)]
+    """Bytes per second: a number, or a text such as ``"5 GB/s"`` or ``"10 Gbit/s"``."""
+    RateOrNone = Rate | None
+    RatesOrNone = Many[Rate] | None
+    RateGridOrNone = Many[Many[Rate]] | None
+    RatesByNameOrNone = FrozenDict[Name, Rate] | None
+
+    Seconds = Annotated[float, BeforeValidator(_plain_seconds), Field(ge=0.0, le=1e15)]
+    """A duration, 0 or more: a number of seconds, or a text such as ``"3 ms"`` or ``"10 us"``."""
+    SecondsOrNone = Seconds | None
+    SecondsByName = FrozenDict[Name, Seconds]
+
+
+def preset(value: object) -> Any:
+    """The value of a field that is not given, as it is; for type checkers, a value of any type."""
+    return value
+
 
 Extent = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)]
 """A number of things, 0 or more: one dimension of a shape."""
@@ -164,15 +223,6 @@ Count = Annotated[int, BeforeValidator(_plain_number), Field(ge=1, le=MAX_BYTES)
 
 Amount = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e30)]
 """A finite number, 0 or more."""
-
-Operations = Annotated[float, BeforeValidator(_plain_operations), Field(ge=0.0, le=1e30)]
-"""Floating-point operations, also per second: a number, or a text such as ``"40 GFLOP/s"``."""
-
-Rate = Annotated[float, BeforeValidator(_plain_rate), Field(ge=0.0, le=1e30)]
-"""Bytes per second: a number, or a text such as ``"5 GB/s"`` or ``"10 Gbit/s"``."""
-
-Seconds = Annotated[float, BeforeValidator(_plain_seconds), Field(ge=0.0, le=1e15)]
-"""A duration, 0 or more: a number of seconds, or a text such as ``"3 ms"`` or ``"10 us"``."""
 
 Duration = Annotated[float, Field(ge=0.0)]
 """Measured seconds; over a very slow link, or summed, they may exceed what a problem may state."""
@@ -199,7 +249,7 @@ class Spec(BaseModel, metaclass=LeanMeta):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
-    if not TYPE_CHECKING:  # pydantic's plugin writes the signatures
+    if not TYPE_CHECKING:  # type checkers write the signatures by themselves
 
         def __init__(self, /, *given: object, **data: object) -> None:
             __tracebackhide__ = True
@@ -254,7 +304,7 @@ class Spec(BaseModel, metaclass=LeanMeta):
     @classmethod
     def positional(cls) -> tuple[str, ...]:
         """Fields that may be given without their names, in this order."""
-        return ()
+        return tuple(name for name, field in cls.model_fields.items() if field.kw_only is False)
 
     @classmethod
     def _named(cls, given: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:

@@ -22,7 +22,7 @@ from opweave.problems.limits import MAX_BYTES
 from opweave.problems.on_cluster import ClusterProblem, check_total_time
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Referee, Solution, grouped
-from opweave.problems.spec import Count, Many, Name, Seconds, Spec, _plain_number
+from opweave.problems.spec import Count, Many, Name, Seconds, Spec, _plain_number, preset
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
 
@@ -89,7 +89,7 @@ class BatchedSchedule(Solution):
     """
 
     batches: Many[Batch]
-    transfers: Many[BatchTransfer] = ()
+    transfers: Many[BatchTransfer] = preset(())
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Devices that run a batch of each operator."""
@@ -174,8 +174,8 @@ class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
     _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "_sums", "sizes_per_input"})
 
     schema_version: Literal[1] = 1
-    cluster: Cluster
-    costs: Costs
+    cluster: Cluster = Field(kw_only=False)
+    costs: Costs = Field(kw_only=False)
     batch: Annotated[Count, Field(le=LARGEST_BATCH)] = 1
     transfers: Literal["delay", "delay_per_input"] = "delay"
     memory: Literal["buffers", "additive", "parameters"] = "buffers"

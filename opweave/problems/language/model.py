@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.shown import Bare, brief
-from opweave.problems.spec import Bytes, Count, Extent, Many, Operations, Spec
+from opweave.problems.spec import Bytes, Count, Extent, Many, Operations, Spec, preset
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted, did_you_mean
 
@@ -126,7 +126,7 @@ class Weights(Spec):
     role: Role
     bytes: Bytes
     elements: Extent
-    flops: Operations = 0.0
+    flops: Operations = preset(0.0)
     pieces: Count = 1
     used: Count = 1
 
@@ -166,9 +166,9 @@ class Cache(Spec):
     key_width: Extent
     value_width: Extent
     window: Count | None = None
-    flops: Operations = 0.0
-    state_bytes: Bytes = 0
-    state_flops: Operations = 0.0
+    flops: Operations = preset(0.0)
+    state_bytes: Bytes = preset(0)
+    state_flops: Operations = preset(0.0)
 
     def token_bytes(self, keys: str = "f16", values: str = "f16") -> int:
         """Bytes that one token takes, with keys and values in these types."""
@@ -266,11 +266,11 @@ class LanguageModel(Spec):
     layers: Annotated[Many[Layer], Field(min_length=1)]
     embedding: Weights
     head: Weights
-    tied_bytes: Bytes = 0
+    tied_bytes: Bytes = preset(0)
     hidden_bytes: Bytes
     vocabulary: Count
     longest: Count | None = None
-    idle_bytes: Bytes = 0
+    idle_bytes: Bytes = preset(0)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -221,7 +221,7 @@ def serving_flow(
     return ServingFlow(
         graph=_chain(model, held[0].astype(int).tolist()),
         cluster=rig.cluster,
-        rates=rates,  # type: ignore[arg-type]  # mappings and lists become frozen
+        rates=rates,
         constraints=(*rig.caps, *constraints),
     )
 

@@ -15,7 +15,7 @@ from opweave.problems.device_sheets import DEVICES
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import RUNTIMES, LanguageModel, Role
 from opweave.problems.language.workload import LOGIT_BYTES, Workload
-from opweave.problems.spec import Bytes, FrozenDict, Many, Name, Spec
+from opweave.problems.spec import BytesByName, FrozenDict, Lists, Name, Spec, Table, preset
 from opweave.problems.words import did_you_mean, refuse_unknown
 
 
@@ -52,9 +52,9 @@ class Rig(Spec):
     schema_version: Literal[1] = 1
     cluster: Cluster
     host: Name | None = None
-    reserve: FrozenDict[Name, Bytes] = FrozenDict()
-    efficiency: FrozenDict[Name, Efficiency] = FrozenDict()
-    machines: FrozenDict[Name, Many[Name]] = FrozenDict()
+    reserve: BytesByName = preset(FrozenDict())
+    efficiency: Table[Name, Efficiency] = preset(FrozenDict())
+    machines: Lists[Name, Name] = preset(FrozenDict())
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -23,7 +23,22 @@ from opweave.problems.memory_layout.referee import LayoutColumns, LayoutDetails,
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare
 from opweave.problems.solution import Referee, Refereed, Solution
-from opweave.problems.spec import Bytes, Count, FrozenDict, Many, Name, Rate, Spec, _plain_bytes, _plain_number
+from opweave.problems.spec import (
+    Bytes,
+    BytesOrNone,
+    Count,
+    FrozenDict,
+    Grid,
+    Many,
+    ManyOrNone,
+    Name,
+    RateOrNone,
+    Spec,
+    Table,
+    _plain_bytes,
+    _plain_number,
+    preset,
+)
 from opweave.problems.words import counted, refuse_unknown, repeated
 
 Moment = Annotated[int | float, BeforeValidator(_plain_number), Field(ge=-MAX_BYTES, le=MAX_BYTES)]
@@ -66,9 +81,9 @@ class Lifetime(Spec):
     end: Moment
     bytes: Bytes
     alignment: Alignment = 1
-    pools: Many[Name] | None = None
-    operators: Many[Name] = ()
-    traffic: Bytes | None = None
+    pools: ManyOrNone[Name] = preset(None)
+    operators: Many[Name] = preset(())
+    traffic: BytesOrNone = preset(None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -100,10 +115,10 @@ class Pool(Spec):
     """
 
     name: Name
-    bytes: Bytes | None = None
+    bytes: BytesOrNone = preset(None)
     alignment: Alignment = 1
-    speed: Rate | None = None
-    operators: Many[Name] | None = None
+    speed: RateOrNone = preset(None)
+    operators: ManyOrNone[Name] = preset(None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -133,8 +148,8 @@ class Layout(Solution):
         Pool of every storage; may be left out if there is only one.
     """
 
-    offset: FrozenDict[Name, Offset]
-    pool: FrozenDict[Name, Name] = FrozenDict()
+    offset: Table[Name, Offset]
+    pool: Table[Name, Name] = preset(FrozenDict())
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +230,11 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     schema_version: Literal[1] = 1
     graph: OpGraph = OpGraph.model_construct(name="", operators=(), tensors=())  # no validator is built by an import
     lifetimes: Many[Lifetime]
-    pools: Many[Pool] = (Pool.model_construct(name="arena"),)
-    fixed: FrozenDict[Name, Offset] = FrozenDict()
-    together: Many[Many[Name]] = ()
-    apart: Many[Many[Name]] = ()
-    in_place: Many[Many[Name]] = ()
+    pools: Many[Pool] = preset((Pool.model_construct(name="arena"),))
+    fixed: Table[Name, Offset] = preset(FrozenDict())
+    together: Grid[Name] = preset(())
+    apart: Grid[Name] = preset(())
+    in_place: Grid[Name] = preset(())
     objective: Literal["arena", "traffic"] = "arena"
 
     @model_validator(mode="after")

@@ -19,7 +19,7 @@ from opweave.problems.measures import bytes_over_time
 from opweave.problems.on_cluster import wrong_order
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Details, Referee, Refereed, Solution, Violation, broken
-from opweave.problems.spec import Bytes, FrozenDict, Many, Name
+from opweave.problems.spec import BytesOrNone, FrozenDict, Many, Name, preset
 from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
 
 __all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
@@ -258,7 +258,7 @@ class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
     schema_version: Literal[1] = 1
     objective: Literal["peak", "total"] = "peak"
     in_place: InPlace = "none"
-    limit_bytes: Bytes | None = None
+    limit_bytes: BytesOrNone = preset(None)
     inputs: Literal["freed", "kept", "excluded"] = "freed"
     outputs: Literal["kept", "excluded"] = "kept"
 

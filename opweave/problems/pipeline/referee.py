@@ -14,7 +14,7 @@ from opweave.problems.on_cluster import held
 from opweave.problems.pipeline.order import Crossings
 from opweave.problems.rules import over_memory
 from opweave.problems.solution import Details, Violation, broken
-from opweave.problems.spec import Duration, Many, Name
+from opweave.problems.spec import Duration, Many, Name, preset
 from opweave.problems.timeline import Activities, ActivityKind, Names, Recorder, Resource, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ class StageUse(Details):
     """
 
     device: Name
-    replicas: Many[Name] = ()
+    replicas: Many[Name] = preset(())
     operators: int
     compute_seconds: Duration
     memory_bytes: int
     memory_limit: int | None
-    sent_tensors: Many[Name] = ()
+    sent_tensors: Many[Name] = preset(())
     sent_bytes: int = 0
     send_seconds: Duration = 0.0
 

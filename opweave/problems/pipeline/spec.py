@@ -25,7 +25,7 @@ from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance,
 from opweave.problems.pipeline.referee import PipelineDetails, PlayedStages, StageUse, unusable
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Referee, Solution, grouped
-from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec
+from opweave.problems.spec import Amount, Count, FrozenDict, Many, ManyOrNone, Name, Spec, preset
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
 
@@ -51,7 +51,7 @@ class Stage(Spec):
 
     device: Name
     operators: Many[Name]
-    replicas: Many[Name] = ()
+    replicas: Many[Name] = preset(())
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -155,10 +155,10 @@ class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
     )
 
     schema_version: Literal[2] = 2
-    cluster: Cluster
-    costs: Costs | None = None
+    cluster: Cluster = Field(kw_only=False)
+    costs: Costs | None = Field(None, kw_only=False)
     cuts: Cuts = "prefix"
-    order: Many[Name] | None = None
+    order: ManyOrNone[Name] = preset(None)
     memory: MemoryModel = "additive"
     compression: Compression = 1.0
     include_compute: bool = True

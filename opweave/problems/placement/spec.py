@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from opweave.problems import on_cluster
 from opweave.problems.arrays import IntArray
@@ -23,7 +23,7 @@ from opweave.problems.on_cluster import ClusterProblem, MemoryModel
 from opweave.problems.placement.referee import Calls, PlayedSchedule, check_calls, unusable
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Referee, Solution
-from opweave.problems.spec import Count, FrozenDict, Many, Name, Seconds, Spec
+from opweave.problems.spec import Count, Many, Name, Seconds, SecondsByName, Spec, Table, preset
 
 __all__ = ["Placement", "Schedule", "Transfer", "TransferModel"]
 
@@ -68,9 +68,9 @@ class Schedule(Solution):
         ``"blocking"``.
     """
 
-    device: FrozenDict[Name, Name]
-    start: FrozenDict[Name, Seconds]
-    transfers: Many[Transfer] = ()
+    device: Table[Name, Name]
+    start: SecondsByName
+    transfers: Many[Transfer] = preset(())
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """The one device of every operator."""
@@ -153,8 +153,8 @@ class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
     referee: ClassVar[Referee] = unusable, PlayedSchedule
 
     schema_version: Literal[1] = 1
-    cluster: Cluster
-    costs: Costs
+    cluster: Cluster = Field(kw_only=False)
+    costs: Costs = Field(kw_only=False)
     transfers: TransferModel = "one_port_tensor"
     memory: MemoryModel = "additive"
     host: Name | None = None

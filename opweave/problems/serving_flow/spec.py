@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
@@ -18,7 +18,7 @@ from opweave.problems.on_cluster import ClusterProblem
 from opweave.problems.problem import Problem
 from opweave.problems.serving_flow.referee import PlayedFlow, ServingDetails, ServingUse, unusable
 from opweave.problems.solution import Referee, Solution, grouped
-from opweave.problems.spec import Amount, FrozenDict, Many, Name, Rate
+from opweave.problems.spec import Amount, Lists, Name, RatesByNameOrNone, preset
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["LayerBlocks", "ServingDetails", "ServingFlow", "ServingUse", "layer_chain"]
@@ -29,7 +29,7 @@ Entry = Literal["first", "any"]
 class LayerBlocks(Solution):
     """The layers that every device holds, consecutive and in their order; devices without layers are left out."""
 
-    operators: FrozenDict[Name, Many[Name]]
+    operators: Lists[Name, Name]
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Devices that hold each layer."""
@@ -88,11 +88,11 @@ class ServingFlow(ClusterProblem, Problem[LayerBlocks, ServingDetails]):
     goal: ClassVar[str] = "seconds per token"
 
     schema_version: Literal[1] = 1
-    cluster: Cluster
-    rates: FrozenDict[Name, Many[Amount]]
+    cluster: Cluster = Field(kw_only=False)
+    rates: Lists[Name, Amount]
     entry: Entry = "first"
-    arriving: FrozenDict[Name, Rate] | None = None
-    leaving: FrozenDict[Name, Rate] | None = None
+    arriving: RatesByNameOrNone = preset(None)
+    leaving: RatesByNameOrNone = preset(None)
 
     @model_validator(mode="after")
     def _check(self) -> ServingFlow:

@@ -26,7 +26,7 @@ from opweave.problems.slicing.columns import (
 )
 from opweave.problems.slicing.geometry import rulings
 from opweave.problems.solution import Details, Violation, broken
-from opweave.problems.spec import Duration, FrozenDict, Many, Name
+from opweave.problems.spec import Duration, FrozenDict, Many, Name, Table
 from opweave.problems.timeline import BEFORE, LARGEST, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ class SlicedStep(Details):
     dimension: str
     start: Duration
     end: Duration
-    shares: FrozenDict[Name, float]
-    transfer_seconds: FrozenDict[Name, Duration]
-    compute_seconds: FrozenDict[Name, Duration]
-    bytes_in: FrozenDict[Name, int]
+    shares: Table[Name, float]
+    transfer_seconds: Table[Name, Duration]
+    compute_seconds: Table[Name, Duration]
+    bytes_in: Table[Name, int]
     slowest: Name
 
 
@@ -76,7 +76,7 @@ class SlicingDetails(Details):
 
     latency: Duration
     steps: Many[SlicedStep]
-    memory_bytes: FrozenDict[Name, int]
+    memory_bytes: Table[Name, int]
 
 
 class PartMoves(NamedTuple):

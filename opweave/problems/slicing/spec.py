@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
@@ -21,7 +21,7 @@ from opweave.problems.slicing.columns import SlicingColumns, columns_of
 from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
 from opweave.problems.slicing.play import PlayedSlices, SlicedStep, SlicingDetails, unusable
 from opweave.problems.solution import Referee, Solution
-from opweave.problems.spec import FrozenDict, Many, Name, Spec
+from opweave.problems.spec import FrozenDict, Many, ManyOrNone, Name, Spec, Table, preset
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
@@ -60,7 +60,7 @@ class Slices(Solution):
     """
 
     devices: Many[Name]
-    slices: FrozenDict[Name, Slice]
+    slices: Table[Name, Slice]
     order: Many[Name]
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
@@ -151,11 +151,11 @@ class Slicing(ClusterProblem, Problem[Slices, SlicingDetails]):
     _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
 
     schema_version: Literal[1] = 1
-    cluster: Cluster
-    costs: Costs
-    geometry: FrozenDict[Name, Geometry] = FrozenDict()
+    cluster: Cluster = Field(kw_only=False)
+    costs: Costs = Field(kw_only=False)
+    geometry: Table[Name, Geometry] = preset(FrozenDict())
     layout: Layout = "channels_first"
-    order: Many[Name] | None = None
+    order: ManyOrNone[Name] = preset(None)
     dimension: Literal["free", "rule"] = "free"
     transfers: Literal["refined", "paper"] = "refined"
     weights: Literal["resident", "streamed"] = "resident"

@@ -348,7 +348,17 @@ def trial_of(arrays: PlacementArrays, plan: CountedPlan) -> Trial:
         in_start=incoming.start, incoming=incoming.items, out_start=outgoing.start, outgoing=outgoing.items
     )
     numbers = np.zeros((3, count), dtype=np.int64)
-    paths = Paths(*np.zeros((4, count)), numbers[0], numbers[1], np.zeros(devices + 1, dtype=np.int64), numbers[2])
+    lengths = np.zeros((4, count))
+    paths = Paths(
+        lengths[0],
+        lengths[1],
+        lengths[2],
+        lengths[3],
+        numbers[0],
+        numbers[1],
+        np.zeros(devices + 1, dtype=np.int64),
+        numbers[2],
+    )
     net, reverse = net_of(fewer), net_of(reversed_net(fewer))
     space = np.zeros((2, max(count, devices)), dtype=np.int64)
     place = np.zeros(3, dtype=np.int64)
