@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LONGEST_NAME = 160
 """Letters of a name that the page knows; the middle of a longer one is left out."""
 
-DIGITS = 9
+DIGITS = 12
 """Significant digits of times; more would only make the page larger."""
 
 MOST_MEMORIES, MOST_DEVICES, MOST_LANES = 6, 48, 4
