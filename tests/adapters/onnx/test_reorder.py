@@ -169,8 +169,8 @@ def test_constants_go_with_every_piece_that_reads_them(tmp_path: Path) -> None:
     model = constant_net()
     model.graph.output.extend(helper.make_tensor_value_info(name, 1, [4]) for name in ("w3", "x"))
     pieces = ow.split_onnx(model, [ow.Group("a", ("neg",)), ow.Group("b", ("scale",))], tmp_path)
-    assert [(piece.inputs, piece.outputs) for piece in pieces] == [(("x",), ("n",)), (("n",), ("y",))]
-    assert [len(onnx.load(piece.path).graph.node) for piece in pieces] == [1, 4]
+    assert [(piece.inputs, piece.outputs) for piece in pieces] == [(("x",), ("n", "w3")), (("n",), ("y",))]
+    assert [len(onnx.load(piece.path).graph.node) for piece in pieces] == [4, 4]
     found = ow.PieceRunner(pieces, ["y", "w3", "x"]).run({"x": np.ones(4, "f")})
     assert [found[name].tolist() for name in ("y", "w3", "x")] == [[-6.0] * 4, [6.0] * 4, [1.0] * 4]
 
