@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given as drawn
+from pydantic import ValidationError
 
+from opweave.adapters.error_messages import MAX_SENTENCE, complaint, one_sentence, plain
 from opweave.adapters.files import parse_json
 from opweave.adapters.load import load, load_cluster, load_costs, load_problem, load_result, save
 from opweave.problems.cluster import Cluster, Device
@@ -141,15 +141,6 @@ def test_names_and_limits(
         read(tmp_path / name, **given)
 
 
-def test_importing_opweave_loads_nothing_heavy() -> None:
-    heavy = ["matplotlib", "rich", "onnx", "typer", "pyomo", "numba", "pymoo", "networkx", "highspy"]
-    heavy += ["torch", "keras", "tensorflow", "onnxruntime", "transformers"]
-    code = f"import sys, opweave; print([name for name in {heavy!r} if name in sys.modules])"
-    code += "; print(opweave.pymoo_problem.__module__)"  # solvers are imported when somebody asks for them
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["[]", "opweave.solvers.evolution.objectives"]
-
-
 @pytest.mark.parametrize("reader", [load_problem, load_result, load_costs, load_cluster])
 @pytest.mark.parametrize("path", [None, 3, b"net.json", "", ["net.json"]])
 def test_what_is_no_file_name_is_refused(reader: Callable[[object], object], path: object) -> None:
@@ -171,3 +162,43 @@ def test_other_files_are_no_costs_and_no_results(
 def test_operators_may_be_called_like_fields(tmp_path: Path) -> None:
     table = {"nodes": {"cpu": 1.0}, "status": {"cpu": 2.0}, "kind": {"cpu": 3.0}}
     assert load_costs(write(tmp_path / "costs.json", json.dumps(table))).operators == ("nodes", "status", "kind")
+
+
+GOOD = {"id": "a", "bytes": 1}
+
+
+@pytest.mark.parametrize(
+    ("operators", "tensors", "sentence"),
+    [
+        ([], [GOOD, {"id": "b", "bytes": -1}], "f: tensors[1].bytes should be greater than"),
+        ([], [GOOD | {"bytes": 2**53 + 1}], "but is 9007199254740993"),
+        ([], [GOOD | {"bytes": True}], "tensors[0].bytes should be a whole number, but is true"),
+        ([], [{"id": "a"}], "f: tensors[0].bytes is missing; add it"),
+        (3, [], "f: operators should be a list, but is 3"),
+        ([{"id": ""}], [], "f: operators[0].id should not be empty"),
+        ([{"id": "o", "flops": float("nan")}], [], "operators[0].flops should be a finite number"),
+        ([], [{"id": "a"}, {"id": "b"}, {"id": "c"}], "(and 2 more problems)"),
+    ],
+)
+def test_the_sentence_says_what_and_where(operators: object, tensors: object, sentence: str) -> None:
+    data = {"operators": operators, "tensors": tensors}
+    with pytest.raises(ValidationError) as caught:
+        OpGraph.model_validate(data)
+    assert sentence in str(complaint(caught.value, "f", data))
+
+
+def test_a_validation_inside_a_validator_names_the_whole_place() -> None:
+    data = {
+        "graph": {"operators": [{"id": "o"}], "tensors": []},
+        "constraints": [{"kind": "precede", "before": "o", "after": 7}],
+    }
+    with pytest.raises(ValidationError) as caught:
+        MemoryOrdering.model_validate(data)
+    assert str(complaint(caught.value, "f", data)) == "f: constraints[0].after should be a text in quotes, but is 7"
+
+
+def test_control_characters_cannot_reach_the_terminal() -> None:
+    assert plain("a\x1b[31mb\n\u2028\ud800") == r"a\x1b[31mb\n\u2028\ud800"
+    long = one_sentence(ValueError("x" * 10_000 + "\n"))
+    assert len(long) <= MAX_SENTENCE
+    assert "\n" not in long

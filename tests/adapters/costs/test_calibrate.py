@@ -134,16 +134,6 @@ def test_the_most_specific_efficiency_counts() -> None:
         assert costs.seconds("conv", "cpu") == pytest.approx(whole / share)
 
 
-def test_fitted_times_are_near_noisy_ones() -> None:
-    draw = np.random.default_rng(1)
-    moved = 10 ** draw.uniform(3, 7, 200)
-    took = (moved / 10e9 + 2e-6) * np.exp(draw.normal(0, 0.2, 200))
-    share = fit([Sample("Relu", 0.0, size, time) for size, time in zip(moved, took, strict=True)])
-    predicted = moved / (share.device.memory_bandwidth or 1) + (share.efficiency["Relu"].launch_seconds or 0)
-    assert predicted.sum() == pytest.approx(took.sum(), rel=0.1)
-    assert share.errors["Relu"] == pytest.approx(np.median(np.abs(predicted / took - 1)), rel=1e-6)
-
-
 @pytest.mark.frameworks
 def test_this_machine_is_measured(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
