@@ -46,8 +46,10 @@ class Walk(NamedTuple):
     free, most
         When every device is free before a position in the order, and the largest end + tail before it. Shapes
         (nodes + 1, devices) and (nodes + 1,).
-    kept, end
-        Ends of the current and of the judged plan, -1 where there is no batch. Shape (operators, devices).
+    kept
+        Ends of the current plan by node, -1 where there is no batch. Shape (nodes,).
+    end, ends
+        Ends of the judged plan, by operator and device and, in the same memory, by node.
     now
         When every device is free in the judged plan. Shape (devices,).
     position
@@ -60,8 +62,9 @@ class Walk(NamedTuple):
 
     free: FloatMatrix
     most: FloatArray
-    kept: FloatMatrix
+    kept: FloatArray
     end: FloatMatrix
+    ends: FloatArray
     now: FloatArray
     position: IntArray
     string: IntArray
@@ -74,10 +77,11 @@ def new_walk(arrays: BatchArrays, where: IntMatrix) -> Walk:
     """Memory for :func:`anneal`."""
     operators, devices = arrays.seconds.shape[:2]
     nodes = operators * devices
-    kept, end = np.full((2, operators, devices), -1.0)
+    kept, ends = np.full((2, nodes), -1.0)
     (string, old), (position, best_order) = np.zeros((2, where.shape[1]), np.int64), np.zeros((2, nodes), np.int64)
     free, most, now = np.zeros((nodes + 1, devices)), np.zeros(nodes + 1), np.zeros(devices)
-    return Walk(free, most, kept, end, now, position, string, old, np.zeros_like(where), best_order)
+    end, best_where = ends.reshape(operators, devices), np.zeros_like(where)
+    return Walk(free, most, kept, end, ends, now, position, string, old, best_where, best_order)
 
 
 @helper
@@ -97,7 +101,7 @@ def _judge(
     """
     devices, end, now, value = len(walk.now), walk.end, walk.now, walk.most[first]
     for p in range(first, len(order)):
-        end[order[p] // devices, order[p] % devices] = -1.0
+        walk.ends[order[p]] = -1.0
     for u in range(devices):
         now[u] = walk.free[first, u]
     for p in range(first, len(order)):
@@ -117,12 +121,12 @@ def _keep(order: IntArray, tail: FloatMatrix, walk: Walk, first: int) -> None:
     """Make the judged plan the current one."""
     devices, free, most = len(walk.now), walk.free, walk.most
     for p in range(first, len(order)):
-        i, u = order[p] // devices, order[p] % devices
-        ends = walk.kept[i, u] = walk.end[i, u]
+        ends = walk.kept[order[p]] = walk.ends[order[p]]
         for w in range(devices):
             free[p + 1, w] = free[p, w]
         most[p + 1] = most[p]
         if ends >= 0.0:
+            i, u = order[p] // devices, order[p] % devices
             free[p + 1, u] = ends
             most[p + 1] = max(most[p], ends + tail[i, u])
 
@@ -235,6 +239,5 @@ def anneal(
             _slide(order, position, to, at)
             _spell(arrays, strings, i, old)
             for p in range(first, nodes if possible else first):
-                at, u = order[p] // devices, order[p] % devices
-                walk.end[at, u] = walk.kept[at, u]
+                walk.ends[order[p]] = walk.kept[order[p]]
     return best, current

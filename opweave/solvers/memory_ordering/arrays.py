@@ -122,8 +122,7 @@ def step(script: IntArray, v: int, live: int, left: IntArray, sign: int) -> tupl
     that it reads, and undoing v makes it live again.
     """
     last = (1 + sign) // 2
-    at = script[v]
-    end = script[v + 1]
+    at, end = script[v], script[v + 1]
     middle = at + script[at + 2]
     dying = 0
     for k in range(at + 3, middle, 2):
@@ -177,8 +176,7 @@ def _overwritten(arrays: OrderingArrays, when: IntArray, last: IntArray) -> IntA
     step_of = when[np.repeat(np.arange(len(when)), np.diff(arrays.over_start))]
     dying = np.flatnonzero(last[arrays.over] == step_of)
     if len(dying):
-        at = step_of[dying]
-        size = arrays.size[arrays.over[dying]]
+        at, size = step_of[dying], arrays.size[arrays.over[dying]]
         # storages of one size stand together
         new = np.concatenate(([True], (at[1:] != at[:-1]) | (size[1:] != size[:-1])))
         rank = np.arange(len(dying)) - np.maximum.accumulate(np.where(new, np.arange(len(dying)), 0))

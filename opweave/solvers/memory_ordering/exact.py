@@ -53,8 +53,7 @@ def improve(arrays: OrderingArrays, order: IntArray, rounds: int, should_stop: C
         Asked before each of them.
     """
     count = len(order)
-    best = order
-    current = order
+    best, current = order, order
     cost = footprints(arrays, current)
     best_peak = int(cost.max(initial=0))
     fixed = [0, count]
@@ -85,8 +84,7 @@ def improve(arrays: OrderingArrays, order: IntArray, rounds: int, should_stop: C
         cost = footprints(arrays, current)
         peak = int(cost.max())
         if peak < best_peak:
-            best = current
-            best_peak = peak
+            best, best_peak = current, peak
         mark = current.tobytes()
         if mark in seen:
             if restarts == RESTARTS:
@@ -137,8 +135,7 @@ def propagate(
             if verdict is None:
                 return None
             left -= used
-            before = np.flatnonzero(verdict == INSIDE)
-            after = np.flatnonzero(verdict == OUTSIDE)
+            before, after = np.flatnonzero(verdict == INSIDE), np.flatnonzero(verdict == OUTSIDE)
             if len(before) + len(after):
                 early = np.concatenate([before, np.full(len(after), v)])
                 late = np.concatenate([np.full(len(before), v), after])
@@ -156,8 +153,7 @@ SEARCHED_BYTES = 1 << 30
 MOST_STATES = 1 << 22
 """Default budget of the last and largest search."""
 
-STARTS = 5
-ROUNDS = 40
+STARTS, ROUNDS = 5, 40
 """Local search: the best starts before the state search, and minimum cuts for each."""
 
 

@@ -3,4 +3,4 @@
 # ruff: noqa: F401
 
 from opweave.solvers.evolution import memory_ordering as evolution
-from opweave.solvers.memory_ordering import baselines, btsearch, exact, partition, workers
+from opweave.solvers.memory_ordering import baselines, btsearch, engines, exact, partition, workers

@@ -1,56 +1,16 @@
-"""The workers of memory ordering, which "auto" runs as a portfolio, and the engines."""
+"""The workers of memory ordering, which "auto" runs as a portfolio."""
 
 from __future__ import annotations
 
-from opweave.formulations.memory_ordering import ordering_ilp  # noqa: F401 - it registers itself
-from opweave.formulations.memory_ordering.instance import lower
-from opweave.formulations.order_arcs import ContradictionError, only_order_arcs
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.formulations.order_arcs import only_order_arcs
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.auto import register_auto
-from opweave.solvers.engines.engine import HeadStart
-from opweave.solvers.engines.registration import register_engines
-from opweave.solvers.memory_ordering.arrays import FORWARD, arrays_of, peak, total
-from opweave.solvers.memory_ordering.baselines import greedy, starting_orders
-from opweave.solvers.memory_ordering.bounds import peak_bound
+from opweave.solvers.memory_ordering import baselines  # noqa: F401 - registers the baselines
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch
 from opweave.solvers.memory_ordering.exact import solve_exact
-from opweave.solvers.memory_ordering.totals import KICKS, ceiling, improve_total, report_greedy_totals
+from opweave.solvers.memory_ordering.totals import KICKS, improve_total, report_greedy_totals
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.trivial import trivial_bound
 from opweave.solvers.workers import Steps, Worker
-
-MOST_BOUNDED = 5_000
-"""Most operators of a graph whose peak is bounded before an engine runs. Engines do not solve larger graphs."""
-
-
-def best_greedy_order(problem: MemoryOrdering) -> Ordering | None:
-    """The best of the greedy orders under the problem's limit; None when none respects it."""
-    try:
-        instance = lower(problem)
-    except ContradictionError:
-        return None
-    arrays = arrays_of(instance)
-    orders = [order for order in starting_orders(instance, arrays) if peak(arrays, order) <= ceiling(problem)]
-    measure = peak if problem.objective == "peak" else total
-    best = min(orders, key=lambda order: measure(arrays, order), default=None)
-    return None if best is None else instance.ordering(best)
-
-
-def lower_bound(problem: MemoryOrdering) -> int | None:
-    """The largest L2 bound of the peak, and the trivial one for the total."""
-    if problem.objective == "total" or len(problem.graph.operators) > MOST_BOUNDED:
-        return trivial_bound(problem)  # type: ignore[return-value]
-    try:
-        instance = lower(problem)
-    except ContradictionError:
-        return None
-    arrays = arrays_of(instance)
-    return peak_bound(arrays, greedy(arrays, FORWARD))
-
-
-KNOWN_BEFORE = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)
-
-register_engines(MemoryOrdering, "the paper's integer program over steps", KNOWN_BEFORE)
 
 
 def search_totals(problem: MemoryOrdering, run: Run) -> Outcome:

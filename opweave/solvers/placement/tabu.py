@@ -348,17 +348,9 @@ def trial_of(arrays: PlacementArrays, plan: CountedPlan) -> Trial:
         in_start=incoming.start, incoming=incoming.items, out_start=outgoing.start, outgoing=outgoing.items
     )
     numbers = np.zeros((3, count), dtype=np.int64)
-    lengths = np.zeros((4, count))
-    paths = Paths(
-        lengths[0],
-        lengths[1],
-        lengths[2],
-        lengths[3],
-        numbers[0],
-        numbers[1],
-        np.zeros(devices + 1, dtype=np.int64),
-        numbers[2],
-    )
+    end, reach = np.zeros(count), np.zeros(count)
+    lengths = end, reach, end.copy(), reach.copy()
+    paths = Paths(*lengths, numbers[0], numbers[1], np.zeros(devices + 1, dtype=np.int64), numbers[2])
     net, reverse = net_of(fewer), net_of(reversed_net(fewer))
     space = np.zeros((2, max(count, devices)), dtype=np.int64)
     place = np.zeros(3, dtype=np.int64)
