@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -20,14 +21,11 @@ logger = logging.getLogger("opweave")
 PATIENCE = 30.0
 """Seconds without any result after which a run ends."""
 
-ATTEMPTS = 10
-"""Losses of a worker after which a run ends: a part may not fit."""
+SECONDS_TO_RETURN, SECONDS_TO_CLOSE, SECONDS_APART = 10, 5, 1.0
+"""Seconds in which a lost worker may come back; in which a station ends; from which on clocks are taken to differ."""
 
-SECONDS_TO_RETURN, SECONDS_TO_CLOSE = 10, 5
-"""Seconds in which a lost worker may come back, and in which a station must have ended."""
-
-PAUSE = 0.1
-"""Seconds between two questions for news, which take a little of a worker's time."""
+PAUSE, ATTEMPTS = 0.1, 10
+"""Seconds between two questions for news; losses of workers after which a run ends, because a part may not fit."""
 
 Observer = Callable[[int, int], None]
 Spare = Callable[[str, Sequence[str]], tuple[str, Plan] | None]
@@ -125,7 +123,6 @@ class _Team:
     def __init__(self, workers: Workers, plan: Plan, found: Carried) -> None:
         self.workers, self.plan, self.found = workers, plan, found
         self.stations: dict[str, Any] = {}
-        self.ahead: dict[str, float] = {}
 
     def open(self, feeds: Sequence[Tensors], threads: int) -> None:
         """Send parts and inputs to the workers that need them, and open them.
@@ -156,8 +153,6 @@ class _Team:
             links = None if plan.links is None else plan.links[device]
             given[device] = device, load, threads, links, plan.alone
         self.stations = self.workers.ask(Station, given, actor=True)
-        for device, station in self.stations.items():
-            self.ahead[device] = _ahead(station)
         shared = self.stations[plan.devices[0]] if plan.shared else None
         self._all("open", self.stations, shared)
 
@@ -180,7 +175,8 @@ class _Team:
             time.sleep(PAUSE)
             found: dict[str, News] = self._all("news", seconds=patience)
             for device, news in found.items():
-                ahead = self.ahead[device]
+                ahead = news.clock - time.time()
+                ahead = ahead if abs(ahead) > SECONDS_APART else 0.0
                 for each in news.events:
                     event = replace(each, begin=each.begin - ahead, end=each.end - ahead)
                     self.found.events.append((device, event))
@@ -199,11 +195,9 @@ class _Team:
 
     def close(self) -> None:
         """End the stations."""
-        for device, station in self.stations.items():
-            try:
+        for station in self.stations.values():
+            with contextlib.suppress(Exception):  # it may be lost
                 station.close().result(timeout=SECONDS_TO_CLOSE)
-            except Exception as error:  # it may be lost
-                logger.debug("station %s did not close: %s", device, error)
 
     def _all(self, what: str, *given: object, seconds: float = SECONDS_TO_ANSWER) -> dict[str, Any]:
         """Call a method of all stations."""
@@ -212,12 +206,3 @@ class _Team:
         except RuntimeError as error:  # of a station that is known to be lost
             raise self.workers.loss(SECONDS_TO_LOOK) or LostError(str(error)) from None
         return self.workers.answers(futures, seconds)
-
-
-def _ahead(station: Any) -> float:
-    """By how much a worker's clock is ahead of this one's; 0 if that is less than what an answer takes."""
-    before = time.time()
-    there = station.now().result(timeout=SECONDS_TO_ANSWER)
-    after = time.time()
-    offset = float(there - (before + after) / 2)
-    return 0.0 if abs(offset) < after - before else offset

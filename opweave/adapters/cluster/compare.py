@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Row:
     measured: float
 
     @property
-    def unit(self) -> Literal["s", "1/s", "bytes"]:
+    def unit(self) -> str:
         """The unit of both."""
         if self.what == PER_SECOND:
             return "1/s"

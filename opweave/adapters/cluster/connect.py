@@ -14,16 +14,8 @@ from opweave.problems.units import readable_bytes
 if TYPE_CHECKING:
     from distributed import Client
 
-SECONDS_TO_JOIN = 30.0
-"""Seconds in which local workers must have started, and a scheduler must have answered."""
-
-SECONDS_TO_ANSWER = 600.0
-"""Longest wait for one answer of a worker."""
-
-SECONDS_TO_LOOK = 1.0
-"""Seconds between two looks whether all workers are there."""
-
-NEEDED = "install it there: pip install 'opweave[onnx,ort,dask]'"
+SECONDS_TO_JOIN, SECONDS_TO_ANSWER, SECONDS_TO_LOOK = 30.0, 600.0, 1.0
+"""Longest waits for a scheduler, and for one answer of a worker; seconds between two looks whether all are there."""
 
 
 class LostError(EngineError):
@@ -181,8 +173,6 @@ class Workers:
                         found[name] = future.result()
                 except Exception as error:
                     why = f"worker {name!r} failed: {' '.join(str(error).split())[:300]}"
-                    if isinstance(error, ImportError):
-                        why = f"worker {name!r} lacks {error.name}; {NEEDED}"
                     raise self.loss(SECONDS_TO_LOOK) or LostError(why) from None
             if time.time() > looked + SECONDS_TO_LOOK:
                 looked, lost = time.time(), self.loss()

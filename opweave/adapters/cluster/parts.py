@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opweave.adapters.cluster.station import RESULT, Part
+from opweave.adapters.cluster.station import RESULT, Part, Tensors
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.onnx.pieces import Piece, split_onnx
@@ -164,3 +164,13 @@ def _links(cluster: Cluster, compression: float) -> Links:
     for a, b in np.argwhere(rates > 0.0).tolist():
         links[names[a]][names[b]] = float(latencies[a, b]), float(rates[a, b]) * compression
     return links
+
+
+def random_inputs(model: bytes, count: int) -> list[Tensors]:
+    """Inputs of a model, one mapping for each."""
+    from onnx import load_model_from_string
+
+    from opweave.adapters.onnx.session import random_feeds
+
+    proto = load_model_from_string(model)
+    return [dict(random_feeds(proto, seed)) for seed in range(count)]

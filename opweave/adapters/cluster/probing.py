@@ -15,8 +15,8 @@ import numpy as np
 
 from opweave.adapters.cluster.carry import carry_out
 from opweave.adapters.cluster.connect import Workers
-from opweave.adapters.cluster.parts import Plan, cut
-from opweave.adapters.cluster.station import RESULT, Part, open_part, part_options
+from opweave.adapters.cluster.parts import Plan, cut, random_inputs
+from opweave.adapters.cluster.station import RESULT, Part, memory_bytes, open_part, part_options
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.runtimes.groups import Group
@@ -32,11 +32,9 @@ if TYPE_CHECKING:
 SIZES = (2**10, 2**14, 2**17, 2**20)
 """Bytes of the messages that are timed."""
 
-FEWEST, MESSAGES, QUICK = 3, 40, 1.0
-"""Messages of one size: the fewest, and more where the fewest of all sizes took less than ``QUICK`` seconds."""
-
-STALLED = 120.0
-"""Seconds without a message after which a link is given up."""
+FEWEST, MESSAGES, QUICK, STALLED = 3, 40, 1.0, 120.0
+"""Messages of one size: the fewest, and more where the fewest of all sizes took less than ``QUICK`` seconds; seconds
+without a message after which a link is given up."""
 
 PRODUCT = """
 <ir_version: 9, opset_import: ["" : 17]>
@@ -49,14 +47,12 @@ product (int64[1] size) => (uint8[N] array#, float result#) <int64[2] side = {51
 """
 """What workers compute between messages: an array of some bytes, and a product of matrices."""
 
-BUSY = 0.25
-"""Share of a message's time for which it keeps its workers from computing, from which on that counts as their work."""
-
-SHARED = 1.5
-"""By what factor messages slow each other down, on every pair, where one channel carries all of them."""
+BUSY, SHARED = 0.25, 1.5
+"""Share of a message's time for which it keeps its workers from computing, if that is their work; by what factor
+messages slow each other down, on every pair, where one channel carries all of them."""
 
 ROUNDS, RUNS = 3, 8
-"""Profiles of a model, and runs in each: medians of runs, spread over profiles."""
+"""Profiles of a model, and runs in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ def probe(
     costs = None if model is None else _costs(workers, model, dims, threads)
     hosts = [row["host"] for row in workers.about.values()]
     devices, notes = [], {}
-    for name, free in workers.ask(_free_bytes).items():
+    for name, (_, free) in workers.ask(memory_bytes).items():
         row = workers.about[name]
         beside = hosts.count(row["host"])
         devices.append(Device(name=name, memory_bytes=min(free // beside, row["memory_limit"] or free)))
@@ -133,13 +129,6 @@ def probe(
         return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes)), costs, {})
     links, how, settings = _links(client, list(workers.about), sizes)
     return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes | how), **links), costs, settings)
-
-
-def _free_bytes() -> int:
-    """Memory that is free; runs on a worker."""
-    import psutil  # type: ignore[import-untyped]
-
-    return int(psutil.virtual_memory().available)
 
 
 def _costs(workers: Workers, model: PathLike, dims: Mapping[str, int] | None, threads: int) -> Costs:
@@ -154,11 +143,9 @@ def _costs(workers: Workers, model: PathLike, dims: Mapping[str, int] | None, th
 
 def measured(file: bytes, threads: int) -> tuple[dict[str, float], str]:
     """Median seconds of a model's operators on this machine, and how they were measured; runs on a worker."""
-    from onnx import load_model_from_string
+    from opweave.adapters.onnx.session import profiled_run
 
-    from opweave.adapters.onnx.session import profiled_run, random_feeds
-
-    feeds = dict(random_feeds(load_model_from_string(file), seed=0))
+    feeds = random_inputs(file, 1)[0]
     session, whole, profiles = open_part(file, threads), list[float](), []
     session.run(None, feeds)
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
@@ -170,15 +157,10 @@ def measured(file: bytes, threads: int) -> tuple[dict[str, float], str]:
                 began = time.perf_counter()
                 session.run(None, feeds)
                 whole.append(time.perf_counter() - began)
-    rows = {name: [each[name] for each in profiles] for name in profiles[0]}
-    middle = {name: statistics.median(row) for name, row in rows.items()}
-    spreads = [(max(row) - min(row)) / (middle[name] or 1.0) for name, row in rows.items()]
+    middle = {name: statistics.median(each[name] for each in profiles) for name in profiles[0]}
     typical, spread = spread_of(whole)
     factor = typical / (sum(middle.values()) or 1.0)
-    how = (
-        f"median of {ROUNDS * RUNS} runs of {typical * 1e3:.4g} ms (spread {spread:.1%}); "
-        f"median spread of an operator {statistics.median(spreads):.1%}"
-    )
+    how = f"{ROUNDS} profiles, and {ROUNDS * RUNS} runs of {typical * 1e3:.4g} ms (median; spread {spread:.1%})"
     return {name: seconds * factor for name, seconds in middle.items()}, how
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.cluster.carry import PATIENCE, Observer, carry_out
 from opweave.adapters.cluster.compare import ClusterRun, compared, measured_timeline, with_measured_times
-from opweave.adapters.cluster.parts import Plan, plan_of
+from opweave.adapters.cluster.parts import Plan, plan_of, random_inputs
 from opweave.adapters.cluster.station import Tensors, open_part
 from opweave.adapters.files import PathLike
 from opweave.adapters.verify.parts import are_equal, difference, outputs_of
@@ -90,7 +90,7 @@ def run(
         raise InvalidInputError(f"this plan cannot be carried out: {wrong.message}")
     cut = partial(plan_of, model, asked, emulate=emulate, dims=dims)
     plan = cut(solution)
-    feeds = _random_inputs(plan.whole, inputs) if isinstance(inputs, int) else list(inputs)
+    feeds = random_inputs(plan.whole, inputs) if isinstance(inputs, int) else list(inputs)
     now: Stages | Schedule = solution
 
     def spare(lost: str, there: Sequence[str]) -> tuple[str, Plan] | None:
@@ -123,15 +123,6 @@ def run(
         better,
         (asked, result) if isinstance(result, Result) else None,
     )
-
-
-def _random_inputs(model: bytes, count: int) -> list[Tensors]:
-    from onnx import load_model_from_string
-
-    from opweave.adapters.onnx.session import random_feeds
-
-    proto = load_model_from_string(model)
-    return [dict(random_feeds(proto, seed)) for seed in range(count)]
 
 
 def _difference(ours: Tensors, theirs: Tensors) -> float:

@@ -85,6 +85,8 @@ class News:
     ----------
     results, events
         Outputs by input, and what was done since it was last asked.
+    clock
+        What this machine's clock says.
     trouble
         Why it cannot go on.
     doing
@@ -95,6 +97,7 @@ class News:
 
     results: list[tuple[int, Tensors]]
     events: list[Event]
+    clock: float
     trouble: str | None
     doing: str
     grown: int
@@ -127,7 +130,7 @@ class Station:
         links: Mapping[str, tuple[float, float]] | None,
         alone: bool,
     ) -> None:
-        self.bytes = resident_bytes()
+        self.bytes, _ = memory_bytes()
         self.device, self.links = device, links
         self.parts, self.inputs = load
         self.own = [part for part in self.parts if device in part.devices]
@@ -156,12 +159,11 @@ class Station:
         targets = {k for part in self.own for k in part.routes if k != RESULT}
         for target in {device for k in targets for device in self.parts[k].devices} - {self.device}:
             self.out[target] = asyncio.Queue(1)
-            await stations[target].now(np.zeros(1))  # connects both; the first input would wait for that
+            await stations[target].take(np.zeros(1))  # connects both; the first input would wait for that
             self._start(self._send(target))
 
-    async def now(self, message: object = None) -> float:
-        """Take any message, and say what this machine's clock says."""
-        return time.time()
+    async def take(self, message: object) -> None:
+        """Take any message."""
 
     async def enter(self, inputs: Sequence[int]) -> None:
         """Let inputs into the parts that need nothing from others, as fast as these take them."""
@@ -192,8 +194,9 @@ class Station:
 
     async def news(self) -> News:
         """What has happened since it was last asked."""
-        doing = f"{self.doing[0]} for {time.time() - self.doing[1]:.0f} s"
-        found = News(self.results, self.events, self.trouble, doing, resident_bytes() - self.bytes)
+        clock, grown = time.time(), memory_bytes()[0] - self.bytes
+        doing = f"{self.doing[0]} for {clock - self.doing[1]:.0f} s"
+        found = News(self.results, self.events, clock, self.trouble, doing, grown)
         self.results, self.events = [], []
         return found
 
@@ -289,11 +292,11 @@ async def sleep_until(moment: float) -> None:
     await asyncio.sleep(max(0.0, moment - time.time()))
 
 
-def resident_bytes() -> int:
-    """Bytes of memory that this process uses."""
+def memory_bytes() -> tuple[int, int]:
+    """Bytes of memory that this process uses, and that are free."""
     import psutil  # type: ignore[import-untyped]
 
-    return int(psutil.Process().memory_info().rss)
+    return int(psutil.Process().memory_info().rss), int(psutil.virtual_memory().available)
 
 
 def open_part(model: bytes, threads: int) -> Any:
