@@ -186,19 +186,6 @@ def test_any_engine_solves_the_modules():
     assert highs.objective == pytest.approx(exact.objective)
 
 
-@pytest.mark.skipif(
-    not any(row.name == "cp-sat" and row.available for row in ow.list_solvers("batched_mapping")), reason="no ortools"
-)
-def test_constraint_programming_solves_the_modules():
-    """Rounded to ticks by constraint programming, so that the proof ends within a millionth."""
-    problem = stacked(Stack(modules=2, nodes=3))
-    exact = ow.solve(problem, solver="split")
-    result = ow.solve(problem, solver="split", options={"module_solver": "cp-sat"})
-    assert result.objective == pytest.approx(exact.objective)
-    assert result.bound <= exact.objective
-    assert result.gap < 1e-6
-
-
 def test_modules_with_open_ends_bound_every_part():
     problem = stacked(SMALL)
     work = Split(problem, Run(), 1)
@@ -255,7 +242,7 @@ def test_memory_does_not_make_bounds_of_modules_wrong():
     costs = ow.Costs.from_table(table)
     problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, memory="additive")
     optimum = ow.solve(problem, solver="highs").objective
-    for solver in ("highs", "cp-sat", ""):
+    for solver in ("highs", ""):
         result = ow.solve(problem, solver="split", options={"module_solver": solver})
         assert result.verified
         assert result.objective == pytest.approx(optimum)
