@@ -150,7 +150,7 @@ def test_memory_does_not_make_bounds_of_modules_wrong():
     costs = ow.Costs.from_table(table)
     problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, memory="additive")
     optimum = ow.solve(problem, solver="highs").objective
-    for solver in ("highs", "cp-sat", ""):
+    for solver in ("highs", ""):
         result = ow.solve(problem, solver="split", options={"module_solver": solver})
         assert result.verified
         assert result.objective == pytest.approx(optimum)
