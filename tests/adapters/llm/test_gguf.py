@@ -238,12 +238,12 @@ def test_unknown_architectures_and_missing_keys(tmp_path: Path) -> None:
     for keys, sentence in (
         (llama_keys(2) | {"general.architecture": 7}, "general.architecture is missing"),
         (llama_keys(2, **{"attention.causal": False}), "llama is an encoder"),
-        ({"general.architecture": "llama"}, "llama.block_count is missing"),
-        (llama_keys(2, block_count=0), "0 layers of width 256 cannot run"),
-        (llama_keys(2, block_count=2**31), "llama.block_count is 2147483648"),
+        ({"general.architecture": "llama"}, "block_count is missing; a llama model needs it"),
+        (llama_keys(2, block_count=0), "the number of layers is 0"),
+        (llama_keys(2, block_count=2**31), "block_count is 2147483648"),
         (llama_keys(3), "layer 2 has no attention tensors"),
-        (llama_keys(2, **{"attention.head_count": 0}), "no attention heads"),
-        (llama_keys(2, **{"attention.head_count_kv": [2]}), "has 1 entries for 2 layers"),
+        (llama_keys(2, **{"attention.head_count": 0}), "its fields do not fit each other"),
+        (llama_keys(2, **{"attention.head_count_kv": [2]}), "has 1 entries, which are not those of 2 layers"),
         ({k: v for k, v in llama_keys(2).items() if "embedding_length" not in k}, "embedding_length is missing"),
     ):
         write_gguf(path, keys, llama_rows(2))
