@@ -25,9 +25,12 @@ if TYPE_CHECKING:
         by_layer as by_layer,
         fastest_pass as fastest_pass,
         fastest_request as fastest_request,
+        in_blocks as in_blocks,
+        in_stages as in_stages,
         serving_flow as serving_flow,
         steady_stream as steady_stream,
         whole_layers as whole_layers,
+        with_overrides as with_overrides,
     )
     from opweave.problems.language.rig import (
         PUBLISHED as PUBLISHED,

@@ -341,7 +341,7 @@ def _listed_only(instance: PlacementInstance, orders: Sequence[InOrder]) -> Plac
     if not orders:
         return instance
     seconds, index = instance.seconds.copy(), {name: v for v, name in enumerate(instance.names)}
-    for order in orders:
+    for order in (each for each in orders if each.devices):
         others = [k for k, name in enumerate(instance.devices) if name not in order.devices]
         seconds[np.ix_([index[name] for name in order.ops], others)] = np.inf
     return replace(instance, seconds=seconds)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from itertools import combinations, islice, permutations
+from itertools import combinations
 
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.posed import by_layer, fastest_pass
+from opweave.problems.language.posed import fastest_pass, in_blocks
 from opweave.problems.language.rig import Rig
-from opweave.problems.language.rules import InOrder
 from opweave.problems.language.workload import Workload
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result, Status
@@ -31,9 +30,6 @@ GIB = 2**30
 
 LONGEST = 2**22
 """Longest context that is looked at if the model names none."""
-
-MOST_ORDERS, CLOSE = 6, 1e-6
-"""Most orders of the devices that are tried, and the relative difference from the bound that ends the search."""
 
 MOST_MACHINES = 4
 """Most machines of which all sets are compared; of more, each alone, all but one, and all."""
@@ -137,9 +133,9 @@ class InBlocks(Spec):
     Attributes
     ----------
     result
-        The plan, and what is proved for the order of its devices.
+        The plan, and what is proved.
     order
-        The devices in the order of their blocks, the host first; empty if there was no need to ask for one.
+        The devices in the order of their blocks.
     bound
         Seconds that no plan beats, whatever the order.
     """
@@ -154,46 +150,26 @@ def fastest_in_blocks(
 ) -> InBlocks:
     """Find the fastest plan that llama.cpp's options can carry out: blocks of layers, parts in host memory.
 
-    First the order of the devices is free. If a device then has several blocks, orders of the devices in use are tried.
-
     Parameters
     ----------
     model, rig, work
-        As for :func:`~opweave.problems.language.posed.fastest_pass`.
+        As for :func:`~opweave.problems.language.posed.fastest_pass`, with the rules of
+        :func:`~opweave.problems.language.posed.in_blocks`.
     time_limit
-        Seconds for each solve; None for no limit.
+        Seconds; None for no limit.
     seed
-        Seed of every solve.
+        Seed of the solver.
 
     Raises
     ------
     InvalidInputError
         As :func:`~opweave.problems.language.posed.fastest_pass`.
     """
-    rules = by_layer(model, rig, work)
-
-    def asked(order: tuple[str, ...]) -> Result[Schedule]:
-        more = (*rules, InOrder(ops=attention, devices=order)) if order else rules
-        return solve(fastest_pass(model, rig, work, constraints=more), solver=SOLVER, time_limit=time_limit, seed=seed)
-
-    free = asked(())
-    bound = free.bound
-    attention = tuple(f"layers.{number}.{layer.first}" for number, layer in enumerate(model.layers))
-    if free.solution is None or len(attention) < 2:
-        return InBlocks(result=free, order=(), bound=bound)
-    used = [device for device in dict.fromkeys(map(free.solution.device.__getitem__, attention)) if device != rig.host]
-    host = () if rig.host is None else (rig.host,)
-    natural = InOrder(ops=attention, devices=(*host, *used))
-    if not any(True for _ in natural.violations(fastest_pass(model, rig, work), free.solution)):
-        return InBlocks(result=free, order=(), bound=bound)
-    best, chosen = free, tuple[str, ...]()
-    for order in islice(permutations(used), MOST_ORDERS):
-        found = asked((*host, *order))
-        if found.objective is not None and (not chosen or found.objective < (best.objective or 0.0)):
-            best, chosen = found, (*host, *order)
-        if bound is not None and found.objective is not None and found.objective <= bound * (1.0 + CLOSE):
-            break
-    return InBlocks(result=best, order=chosen, bound=bound)
+    problem = fastest_pass(model, rig, work, constraints=in_blocks(model, rig, work))
+    found = solve(problem, solver=SOLVER, time_limit=time_limit, seed=seed)
+    homes = {} if found.solution is None else found.solution.device
+    used = dict.fromkeys(homes[f"layers.{number}.{layer.first}"] for number, layer in enumerate(model.layers) if homes)
+    return InBlocks(result=found, order=tuple(used), bound=found.bound)
 
 
 def which_machines(
