@@ -112,7 +112,7 @@ def homes(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         splits = {each.name: each.seconds for each in other_splits(fastest_pass(asked_model, devices, work))}
         known = {each: seconds for each, seconds in splits.items() if seconds is not None}
         best = min(known, key=lambda each: known[each], default="-")
-        plan = found.result.objective
+        plan = found.objective
         if plan is None or found.bound is None:
             yield what, where, "-", "-", "-", "-", "-", f"{took:.1f}"
             continue

@@ -143,7 +143,7 @@ def _solved(question: Question, settings: Settings, *, in_blocks: bool) -> tuple
     limited: dict[str, Any] = {"time_limit": question.limit, "seed": settings.seed}
     if in_blocks and settings.solver == "auto":
         found = fastest_in_blocks(question.model, question.rig, question.work, **limited)
-        return found.result, found.bound
+        return found, found.bound
     solver = "layers" if settings.solver == "auto" else settings.solver
     result = solve(question.posed, **{**settings.of_solve, **limited, "solver": solver})
     return result, result.bound

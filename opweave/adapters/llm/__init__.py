@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     )
     from opweave.solvers.language.baselines import OtherSplit as OtherSplit, other_splits as other_splits
     from opweave.solvers.language.questions import (
-        InBlocks as InBlocks,
         LongestContext as LongestContext,
         fastest_in_blocks as fastest_in_blocks,
         longest_context as longest_context,

@@ -1,158 +1,116 @@
 """Plans in blocks: every device has one run of consecutive layers, and what does not fit beside it is elsewhere.
 
-A plan is an order of the devices and a cut of the layers. A run of layers on a device takes their seconds there, and
-those of what has to leave it, the cheapest for each byte first. A shortest path through (devices used, the last of
-them, layers done) finds order and cut. If there is no path, there is no plan: no memory elsewhere is counted.
+A plan is an order of the devices and a cut of the layers; the table of tokens counts as a part of the first layer, and
+the head of the last one. A run of layers on a device takes their seconds there, and those of what has to leave it, the
+cheapest for each byte first. A shortest path through (devices used, the last of them, layers done) finds order and cut.
+If there is no path, there is no plan: no memory elsewhere is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from opweave.problems.constraints import means
 from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.placement.spec import Placement
+from opweave.solvers.language.baselines import Layers
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.plans import memory_used
 
 MOST_IN_ANY_ORDER = 7
 """Most devices of which every order is tried; more stand in the order of the cluster."""
 
 MARGINS = (1.0, 0.98, 0.95, 0.9, 0.8)
-"""Parts of the memory that blocks may fill, until what left its device fits the others."""
+"""Parts of the memory that blocks may fill, so that what leaves its device fits the others."""
 
-BESIDE = -1
-"""Where the table of tokens and the head are: with the first and the last layer."""
+NEVER = 1e200
+"""More seconds than anything takes."""
 
+NOWHERE = -1
+"""No device."""
 
-class Block(NamedTuple):
-    """Layers from ``first`` to before ``end`` on a device."""
-
-    device: int
-    first: int
-    end: int
+Block = tuple[int, int, int]
+"""A device, its first layer, and the layer after its last one."""
 
 
-class Blocks:
-    """The search on one chain of operators, which stand in ``order``."""
+class Blocks(Layers):
+    """The search on one chain of operators."""
 
-    def __init__(
-        self,
-        problem: Placement,
-        instance: PlacementInstance,
-        arrays: PlacementArrays,
-        order: IntArray,
-        rule: InOrder,
-        besides: Sequence[Beside],
-    ) -> None:
+    def __init__(self, problem: Placement, instance: PlacementInstance, arrays: PlacementArrays) -> None:
+        super().__init__(problem, instance, arrays)
         index = {name: v for v, name in enumerate(instance.names)}
-        starts, position = np.asarray([index[name] for name in rule.ops]), np.argsort(order)
-        self.arrays, self.count = arrays, len(starts)
-        inside = np.asarray([bool(op.module.rpartition(".")[0]) for op in problem.graph.operators])
-        layer = np.maximum(np.searchsorted(position[starts], position, side="right") - 1, 0)
-        self.layer = np.where(inside, layer, np.where(position < position[starts[0]], -1, self.count))
-        self.inside, self.ends = inside, [np.flatnonzero(self.layer == place) for place in (-1, self.count)]
-        self.tied = instance.cluster == instance.cluster[starts[np.clip(self.layer, 0, self.count - 1)]]
-        self.aside = np.full(len(order), BESIDE)
-        self.aside[[index[each.op] for each in besides]] = [instance.devices.index(each.device) for each in besides]
+        rule = next(rule for rule in problem.constraints if means(rule, InOrder))
+        starts, self.near = [index[name] for name in rule.ops], np.clip(self.layer, 0, self.count - 1)
+        home = np.full(self.count, NOWHERE)
+        home[self.layer[starts]] = instance.cluster[starts]
+        self.tied = instance.cluster == home[self.near]
+        self.aside = np.full(len(self.layer), NOWHERE)
+        for each in problem.constraints:
+            if means(each, Beside):
+                self.aside[index[each.op]] = instance.devices.index(each.device)
         self.devices = [instance.devices.index(name) for name in rule.devices or instance.devices]
-        self.first = None if rule.first is None else instance.devices.index(rule.first)
+        self.first = NOWHERE if rule.first is None else instance.devices.index(rule.first)
         self.in_turn = bool(rule.devices) or len(self.devices) > MOST_IN_ANY_ORDER
-        owners = np.repeat(np.arange(len(order)), np.diff(arrays.parameters_start))
-        self.bytes = arrays.memory + np.bincount(owners, arrays.parameter_bytes[arrays.parameters], len(order))
+        owners = np.repeat(np.arange(len(self.layer)), np.diff(arrays.parameters_start))
+        self.bytes = arrays.memory + np.bincount(owners, arrays.parameter_bytes[arrays.parameters], len(self.layer))
         self.shared = len(arrays.parameters) > len(np.unique(arrays.parameters))
         self.send = arrays.latency + arrays.per_byte * float(arrays.size.max(initial=0))
         np.fill_diagonal(self.send, 0.0)
 
-    def best(self) -> tuple[IntArray | None, bool]:
-        """The device of every operator; without a plan, whether it is certain that there is none."""
-        choices = [self._choices(members) for members in self.ends]
+    def plans(self) -> tuple[list[IntArray], bool]:
+        """Devices of every operator, which may not fit; and whether it is certain that there is no plan."""
+        found = []
         for margin in MARGINS:
-            rooms = [_Room(self, margin, places) for places in product(*choices)]
-            cuts = [(*room.cut(), room) for room in rooms]
-            cuts = [each for each in cuts if each[1]]
-            if not cuts:
-                return None, margin == MARGINS[0] and not self.shared
-            for _, blocks, room in sorted(cuts, key=lambda each: each[0]):
-                device = room.carried_out(blocks)
-                if (memory_used(self.arrays, device) <= self.arrays.capacity).all():
-                    return device, False
-        return None, False
+            free = margin * self.arrays.capacity
+            blocks = self.cut(free)
+            if not blocks:
+                return found, not found and not self.shared
+            found.append(self.carried_out(blocks, free))
+        return found, False
 
-    def _choices(self, members: IntArray) -> list[int]:
-        """Where the operators before or after the layers may be."""
-        if not len(members) or self.tied[members].all():
-            return [BESIDE]
-        return [int(k) for k in np.flatnonzero(np.isfinite(self.arrays.seconds[members].sum(axis=0)))]
-
-    def leaving(self, k: int) -> tuple[IntArray, FloatArray]:
-        """Operators that may leave a device, the cheapest for each byte first, and the seconds that this costs."""
+    def leaving(self, k: int) -> tuple[FloatArray, BoolArray, IntArray]:
+        """For operators of a device: seconds elsewhere, which are never there, and which may leave, cheapest first."""
         there = self.arrays.seconds + self.send[k] + self.send[:, k]
         there[:, k] = np.inf
-        aside = there[np.arange(len(there)), self.aside]
-        more = np.maximum(np.where(self.aside == BESIDE, there.min(axis=1), aside) - self.arrays.seconds[:, k], 0.0)
-        which = np.flatnonzero(self.inside & ~self.tied & np.isfinite(more) & (self.bytes > 0))
-        which = which[np.argsort(more[which] / self.bytes[which], kind="stable")]
-        return which, more[which]
+        there = np.where(self.aside == NOWHERE, there.min(axis=1), there[np.arange(len(there)), self.aside])
+        here = np.minimum(self.arrays.seconds[:, k], NEVER)
+        out = ~self.tied & ~self.inside & (there < here)  # the table of tokens and the head are where they are fast
+        which = np.flatnonzero(~self.tied & ~out & (there < NEVER) & (self.bytes > 0))
+        return there, out, which[np.argsort((there - here)[which] / self.bytes[which], kind="stable")]
 
+    def needs(self, out: BoolArray, free: float) -> FloatMatrix:
+        """Bytes of the layers from the row's to before the column's beyond what a device has."""
+        return _between(np.bincount(self.near, np.where(out, 0.0, self.bytes), self.count)) - free
 
-class _Room:
-    """Blocks with the table of tokens and the head in their places, and a part of the memory."""
-
-    def __init__(self, blocks: Blocks, margin: float, places: tuple[int, ...]) -> None:
-        self.blocks, self.places, self.free = blocks, places, margin * blocks.arrays.capacity
-        layered = blocks.layer[blocks.inside]
-        sizes = np.bincount(layered, blocks.bytes[blocks.inside], blocks.count)
-        for end, place, members in zip((0, -1), places, blocks.ends, strict=True):
-            if place == BESIDE:
-                sizes[end] += blocks.bytes[members].sum()
-            else:
-                self.free[place] -= blocks.bytes[members].sum()
-        self.held = _between(sizes)
-
-    def runs(self, k: int) -> FloatMatrix:
+    def runs(self, k: int, free: float) -> FloatMatrix:
         """Seconds of the layers from the row's to before the column's on a device; inf if they do not fit."""
-        blocks, count = self.blocks, self.blocks.count
-        seconds = np.bincount(blocks.layer[blocks.inside], blocks.arrays.seconds[blocks.inside, k], count)
-        found = _between(np.where(np.isfinite(seconds), seconds, 0.0))
-        found[_between(np.where(np.isfinite(seconds), 0.0, 1.0)) > 0] = np.inf
-        found[np.tril_indices(count + 1)] = np.inf
-        needs, (which, more) = self.held - self.free[k], blocks.leaving(k)
-        layer, sizes = blocks.layer[which], blocks.bytes[which]
+        there, out, which = self.leaving(k)
+        here = np.minimum(self.arrays.seconds[:, k], NEVER)
+        found = _between(np.bincount(self.near, np.where(out, there, here), self.count))
+        found[np.tri(self.count + 1, dtype=bool) | (found >= NEVER)] = np.inf
+        needs, layer, more = self.needs(out, free), self.near[which], (there - here)[which]
         for first in np.flatnonzero((np.triu(needs, 1) > 0).any(axis=1)).tolist():
-            there = (layer >= first) & (layer < np.arange(count + 1)[:, None])
-            gained, spent = (np.cumsum(there * each, axis=1) for each in (sizes, more))
             full = needs[first] > 0
-            short = full & (gained.max(axis=1, initial=0.0) < needs[first])
-            last = np.minimum((gained < needs[first][:, None]).sum(axis=1), max(len(which) - 1, 0))
-            found[first, short] = np.inf
-            left = full & ~short
-            found[first, left] += spent[left, last[left]]
+            may = (layer >= first) & (layer < np.arange(self.count + 1)[full, None])
+            gained, spent = (np.cumsum(may * each, axis=1) for each in (self.bytes[which], more))
+            last = (gained < needs[first, full][:, None]).sum(axis=1)
+            found[first, full] += np.column_stack([spent, np.full(len(last), np.inf)])[np.arange(len(last)), last]
         return found
 
-    def outer(self, side: int, k: int) -> float:
-        """Seconds of what is before the layers or after them, if those next to it are on a device."""
-        place = k if self.places[side] == BESIDE else self.places[side]
-        seconds = self.blocks.arrays.seconds[self.blocks.ends[side], place].sum()
-        return float(seconds + self.blocks.send[place, k])
-
-    def cut(self) -> tuple[float, list[Block]]:
-        """The shortest cut, with its seconds; no blocks if there is none."""
-        blocks, count = self.blocks, self.blocks.count + 1
-        runs = {k: self.runs(k) for k in blocks.devices}
-        seconds = {(0, BESIDE): np.where(np.arange(count) == 0, 0.0, np.inf)}
+    def cut(self, free: FloatArray) -> list[Block]:
+        """The shortest cut; no blocks if there is none."""
+        runs, count = {k: self.runs(k, float(free[k])) for k in self.devices}, self.count + 1
+        seconds = {(0, NOWHERE): np.where(np.arange(count) == 0, 0.0, np.inf)}
         came: dict[tuple[int, int], IntArray] = {}
-        queue = [(0, BESIDE)]
+        queue = [(0, NOWHERE)]
         for used, last in queue:
-            for rank, k in enumerate(blocks.devices):
-                if used >> rank & 1 or (blocks.in_turn and used >> rank) or (used and k == blocks.first):
+            for rank, k in enumerate(self.devices):
+                if used >> rank & 1 or (self.in_turn and used >> rank) or (used and k == self.first):
                     continue
-                key, sent = (used | 1 << rank, k), self.outer(0, k) if last == BESIDE else float(blocks.send[last, k])
+                key, sent = (used | 1 << rank, k), float(self.send[last, k]) if used else 0.0
                 through = (seconds[used, last] + sent)[:, None] + runs[k]
                 if key not in seconds:
                     queue.append(key)
@@ -160,41 +118,37 @@ class _Room:
                 better = through.min(axis=0) < seconds[key]
                 seconds[key][better] = through.min(axis=0)[better]
                 came[key][:, better] = np.stack([np.full(count, last), through.argmin(axis=0)])[:, better]
-        least, key = min((float(seconds[key][-1]) + self.outer(1, key[1]), key) for key in came)
+        key = min(came, key=lambda key: float(seconds[key][-1]))
         found, end = list[Block](), count - 1
-        while np.isfinite(least) and key[1] != BESIDE:
+        while np.isfinite(seconds[key][end]) and key[1] != NOWHERE:
             last, first = came[key][:, end].tolist()
-            found.append(Block(key[1], first, end))
-            key, end = (key[0] & ~(1 << blocks.devices.index(key[1])), last), first
-        return least, found[::-1]
+            found.append((key[1], first, end))
+            key, end = (key[0] & ~(1 << self.devices.index(key[1])), last), first
+        return found[::-1]
 
-    def carried_out(self, found: Sequence[Block]) -> IntArray:
-        """The device of every operator; what leaves a device for any other goes where most memory is free."""
-        blocks, moved = self.blocks, list[int]()
-        device = np.full(len(blocks.layer), found[0].device)
-        for block in found:
-            device[blocks.inside & (blocks.layer >= block.first) & (blocks.layer < block.end)] = block.device
-        for place, members, block in zip(self.places, blocks.ends, (found[0], found[-1]), strict=True):
-            device[members] = block.device if place == BESIDE else place
-        for k, first, end in found:
-            need, which = self.held[first, end] - self.free[k], blocks.leaving(k)[0]
-            leaving = list[int]()
-            for v in which[(blocks.layer[which] >= first) & (blocks.layer[which] < end)].tolist():
+    def carried_out(self, blocks: Sequence[Block], free: FloatArray) -> IntArray:
+        """The device of every operator; what may go anywhere goes where it is fast and fits, the largest first."""
+        device = np.zeros(len(self.layer), dtype=np.int64)
+        for k, first, end in blocks:
+            _, out, which = self.leaving(k)
+            mine, need = (self.near >= first) & (self.near < end), self.needs(out, float(free[k]))[first, end]
+            device[mine], gone = k, list[int]()
+            for v in which[mine[which]].tolist():
                 if need > 0:
-                    leaving.append(v)
-                    need -= blocks.bytes[v]
-            for v in reversed(leaving):
-                if blocks.bytes[v] <= -need:  # what left after it has made more room than was needed
-                    need += blocks.bytes[v]
-                    leaving.remove(v)
-            moved += leaving
-        device[moved] = blocks.aside[moved]
-        settled = device >= 0
-        held = np.bincount(device[settled], blocks.bytes[settled], len(self.free))
-        for v in sorted(np.flatnonzero(~settled).tolist(), key=lambda v: -blocks.bytes[v]):
-            may = np.isfinite(blocks.arrays.seconds[v])
-            device[v] = int(np.where(may, blocks.arrays.capacity - held, -np.inf).argmax())
-            held[device[v]] += blocks.bytes[v]
+                    gone.append(v)
+                    need -= self.bytes[v]
+            for v in reversed(gone):
+                if self.bytes[v] <= -need:  # what left after it has made more room than was needed
+                    gone.remove(v)
+                    need += self.bytes[v]
+            gone += np.flatnonzero(mine & out).tolist()
+            device[gone] = self.aside[gone]
+        held = np.bincount(device[device >= 0], self.bytes[device >= 0], len(free))
+        for v in sorted(np.flatnonzero(device < 0).tolist(), key=lambda v: -self.bytes[v]):
+            left = self.arrays.capacity - held - self.bytes[v]
+            seconds = self.arrays.seconds[v] + np.where(left >= 0, 0.0, NEVER)
+            device[v] = min(range(len(free)), key=lambda k: (seconds[k], -left[k]))
+            held[device[v]] += self.bytes[v]
         return device
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import topological_order
-from opweave.problems.language.rules import Beside, InOrder
+from opweave.problems.language.rules import Beside
 
 MOST_OPTIONS, MOST_COLUMNS = 4096, 20_000
 """Most options of one module, and of all places together."""
@@ -185,16 +185,8 @@ class _Parts(NamedTuple):
         return self.seconds.tobytes(), self.bytes.tobytes(), tuple(self.flows), *self[3:]
 
 
-def chain_of(
-    instance: PlacementInstance,
-    rules: Sequence[Beside] = (),
-    orders: Sequence[InOrder] = (),
-) -> Chain | None:
-    """Lower a placement to a chain; None if operators may run side by side, or a module has too many options.
-
-    Devices that ``orders`` do not list are left out; a plan may still break an order.
-    """
-    instance = _listed_only(instance, orders)
+def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = ()) -> Chain | None:
+    """Lower a placement to a chain; None if operators may run side by side, or a module has too many options."""
     order = topological_order(instance.after)
     position = np.argsort(order)
     if not len(order) or not _in_line(instance, order):
@@ -334,17 +326,6 @@ def _undominated(device: IntMatrix, seconds: FloatArray, takes: IntMatrix) -> In
         better = no_worse & ~(no_worse.T & (np.arange(len(rows))[:, None] >= np.arange(len(rows))))
         kept.append(rows[~better.any(axis=0)])
     return np.sort(np.concatenate(kept))
-
-
-def _listed_only(instance: PlacementInstance, orders: Sequence[InOrder]) -> PlacementInstance:
-    """The instance without the devices that an order does not list, for its operators."""
-    if not orders:
-        return instance
-    seconds, index = instance.seconds.copy(), {name: v for v, name in enumerate(instance.names)}
-    for order in (each for each in orders if each.devices):
-        others = [k for k, name in enumerate(instance.devices) if name not in order.devices]
-        seconds[np.ix_([index[name] for name in order.ops], others)] = np.inf
-    return replace(instance, seconds=seconds)
 
 
 def _tied_within(group: IntArray, cuts: IntArray) -> bool:

@@ -65,7 +65,6 @@ class Counting:
     def __init__(self, problem: Placement, instance: PlacementInstance, chain: Chain, run: Run) -> None:
         self.problem, self.instance, self.chain, self.run = problem, instance, chain, run
         self.arrays = arrays_of(instance, problem)
-        self.orders = [rule for rule in problem.constraints if means(rule, InOrder)]
         self.program = CountProgram(chain)
 
     def solve(self) -> Outcome:
@@ -98,14 +97,13 @@ class Counting:
 
     def _first_plan(self) -> bool:
         """Cut the layers into blocks if a rule asks for them, or fill the devices; whether there may be a plan."""
-        besides = [rule for rule in self.problem.constraints if means(rule, Beside)]
-        for rule in self.orders[:1]:
-            blocks = Blocks(self.problem, self.instance, self.arrays, self.chain.order, rule, besides)
-            device, none = blocks.best()
-            if device is not None:
+        rules = [rule for rule in self.problem.constraints if means(rule, Beside, InOrder)]
+        if any(means(rule, InOrder) for rule in rules):
+            plans, none = Blocks(self.problem, self.instance, self.arrays).plans()
+            for device in filter(partial(fits, self.arrays), plans):
                 self._take(device)
             return not none
-        if self.run.objective is None and not besides:
+        if self.run.objective is None and not rules:
             for simple in (one_device, fill):
                 solve_by(partial(carry_out, simple), self.problem, self.run)
         return True
@@ -167,8 +165,7 @@ def _options_in_order(chain: Chain, program: CountProgram, point: IntArray) -> t
     """The first operator's device, and the option of every module, for counts that are a walk.
 
     Each stretch is a trail (Hierholzer) from the device where it begins to the one where it ends. At every step, an
-    option that stays on the device is preferred, and the one that was taken last at this place goes on, if it can. So
-    equal layers stay together.
+    option that stays on the device is preferred, so that layers stay together.
     """
     hands = [int(np.argmax(point[hand])) for hand in program.hand]
     found = []
@@ -187,16 +184,12 @@ def _trail(left: dict[tuple[int, int], dict[int, int]], exits: list[list[int]], 
     """All options on one trail from place 0 on a device; ``left`` counts them and is used up."""
     period = len(exits)
     stack: list[tuple[int, int, int]] = [(0, device, -1)]
-    latest: dict[tuple[int, int], int] = {}
     trail: list[int] = []
     while stack:
         k, d, came = stack[-1]
         options = left.get((k, d))
         if options:
-            o = latest.get((k, d), -1)
-            if o not in options:
-                o = max(options, key=lambda o: (exits[k][o] == d, -exits[k][o]))
-            latest[k, d] = o
+            o = max(options, key=lambda o: (exits[k][o] == d, -exits[k][o]))
             options[o] -= 1
             if not options[o]:
                 del options[o]
@@ -226,8 +219,7 @@ def solve_layers(problem: Placement, run: Run) -> Outcome:
     """Count layers; solver "layers"."""
     instance = lower_unless_short(problem)
     besides = [rule for rule in problem.constraints if means(rule, Beside)]
-    orders = [rule for rule in problem.constraints if means(rule, InOrder)]
-    chain = chain_of(instance, besides, orders)
+    chain = chain_of(instance, besides)
     if chain is None:
         run.should_stop()  # whoever watches is told of every run
         reason = "the operators do not run one after the other, or too many lie between cut points"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import combinations
 
 from opweave.problems.constraints import AnyConstraint
@@ -127,27 +128,9 @@ def longest_context(
     )
 
 
-class InBlocks(Spec):
-    """The fastest plan that gives every device one block of layers.
-
-    Attributes
-    ----------
-    result
-        The plan, and what is proved.
-    order
-        The devices in the order of their blocks.
-    bound
-        Seconds that no plan beats, whatever the order.
-    """
-
-    result: Result[Schedule]
-    order: tuple[str, ...]
-    bound: float | None
-
-
 def fastest_in_blocks(
     model: LanguageModel, rig: Rig, work: Workload, *, time_limit: float | None = None, seed: int = 0
-) -> InBlocks:
+) -> Result[Schedule]:
     """Find the fastest plan that llama.cpp's options can carry out: blocks of layers, parts in host memory.
 
     Parameters
@@ -166,10 +149,7 @@ def fastest_in_blocks(
         As :func:`~opweave.problems.language.posed.fastest_pass`.
     """
     problem = fastest_pass(model, rig, work, constraints=in_blocks(model, rig, work))
-    found = solve(problem, solver=SOLVER, time_limit=time_limit, seed=seed)
-    homes = {} if found.solution is None else found.solution.device
-    used = dict.fromkeys(homes[f"layers.{number}.{layer.first}"] for number, layer in enumerate(model.layers) if homes)
-    return InBlocks(result=found, order=tuple(used), bound=found.bound)
+    return solve(problem, solver=SOLVER, time_limit=time_limit, seed=seed)
 
 
 def which_machines(
@@ -200,20 +180,32 @@ def which_machines(
     InvalidInputError
         If the rig names no machines.
     """
-    names, more = tuple(rig.machines), tuple(constraints)
+    names = tuple(rig.machines)
     if not names:
         raise InvalidInputError("the rig names no machines; list the devices of each in machines={...}")
     sizes = range(1, len(names) + 1) if len(names) <= MOST_MACHINES else (1, len(names) - 1, len(names))
-    chosen = [used for size in sizes for used in combinations(names, size)]
+    chosen = [frozenset(used) for size in sizes for used in combinations(names, size)]
+    rigs = {" + ".join(filter(used.__contains__, names)): rig.without(frozenset(names) - used) for used in chosen}
+    return _compared(model, rigs, work, "machines", constraints, time_limit)
 
-    def on(used: tuple[str, ...]) -> Callable[[Placement], Placement]:
-        gone = frozenset(names) - frozenset(used)
-        return lambda _: fastest_pass(model, rig.without(gone) if gone else rig, work, constraints=more)
 
-    whole = fastest_pass(model, rig, work, constraints=more)
-    return sweep(
-        whole, {"machines": {" + ".join(used): on(used) for used in chosen}}, solver=SOLVER, time_limit=time_limit
-    )
+def _compared(
+    model: LanguageModel,
+    rigs: Mapping[str, Rig],
+    work: Workload,
+    what: str,
+    constraints: Iterable[AnyConstraint],
+    time_limit: float | None,
+) -> Sweep:
+    """One row for each rig."""
+    kept = tuple(constraints)
+    posed = {name: fastest_pass(model, rig, work, constraints=kept) for name, rig in rigs.items()}
+    choices = {name: partial(_the_other, problem) for name, problem in posed.items()}
+    return sweep(next(iter(posed.values())), {what: choices}, solver=SOLVER, time_limit=time_limit)
+
+
+def _the_other(problem: Placement, _: Placement) -> Placement:
+    return problem
 
 
 def next_bytes(
@@ -246,12 +238,6 @@ def next_bytes(
     InvalidInputError
         As :func:`~opweave.problems.language.posed.fastest_pass`.
     """
-    kept = tuple(constraints)
-
-    def larger(name: str) -> Callable[[Placement], Placement]:
-        return lambda _: fastest_pass(model, rig.with_memory(name, more), work, constraints=kept)
-
-    choices: dict[str, Callable[[Placement], Placement]] = {"none": lambda problem: problem}
-    choices |= {device.name: larger(device.name) for device in rig.cluster.devices if device.memory_bytes is not None}
-    here = fastest_pass(model, rig, work, constraints=kept)
-    return sweep(here, {"more memory": choices}, solver=SOLVER, time_limit=time_limit)
+    sizes = {device.name: device.memory_bytes for device in rig.cluster.devices}
+    larger = {name: rig.with_memory(name, more) for name, size in sizes.items() if size is not None}
+    return _compared(model, {"none": rig} | larger, work, "more memory", constraints, time_limit)

@@ -136,7 +136,7 @@ def test_in_order(homes: list[str], wrong: int) -> None:
 
 @pytest.mark.parametrize("engine", ["layers", "highs"])
 def test_solvers_obey_them(engine: str) -> None:
-    rules = [InOrder(ops=ATTENTION, devices=["cpu", "gpu1"])]
+    rules = [InOrder(ops=ATTENTION, first="cpu")]
     rules += [Beside(op=f"layers.{n}.feed_forward", other=ATTENTION[n], device="cpu") for n in range(3)]
     problem = fastest_pass(model_of(3), rig_of(400, 90, 120), Workload(), constraints=rules)
     result = ow.solve(problem, solver=engine, time_limit=20)

@@ -99,7 +99,7 @@ def test_blocks_are_the_best_that_llama_cpp_can_do(experts: bool) -> None:
                 for head in order:
                     devices = dict(zip(ids, ["cpu", *itertools.chain(*layers), head], strict=True))
                     best = min(best, seconds_of(problem, devices))
-    assert found.result.objective == pytest.approx(best)
+    assert found.objective == pytest.approx(best)
     assert found.bound <= best * (1 + 1e-9)
 
 
