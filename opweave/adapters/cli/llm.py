@@ -18,11 +18,11 @@ from opweave.adapters.report.view import Row
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
+from opweave.problems.language.posed import fastest_pass, in_blocks, in_stages, with_overrides
 from opweave.problems.language.rig import RESERVES, Rig, published_spread, reserve_bytes
 from opweave.problems.language.workload import Workload
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.problems.result import Result
+from opweave.problems.result import Result, Status
 from opweave.problems.units import parse_bytes, precise_seconds, readable, readable_bytes, readable_rate, readable_share
 
 MORE_SECONDS, SECONDS = 5.0, 30.0
@@ -86,18 +86,22 @@ def llm_command(
     rig = checked_rig(_changed(load_rig(devices), host, reserve, read_model, asked))
     if layers not in ("whole", "split", "free"):
         raise InvalidInputError(f"--layers {layers!r:.40}: it is whole, split or free")
-    kept: tuple[AnyConstraint, ...] = by_layer(read_model, rig, asked) if layers == "split" else ()
-    kept = whole_layers(read_model, asked) if layers == "whole" else kept
+    kept: tuple[AnyConstraint, ...] = in_blocks(read_model, rig, asked) if layers == "split" else ()
+    kept = in_stages(read_model, rig, asked) if layers == "whole" else kept
     question = Question(model, read_model, rig, asked, kept, settings.time_limit or SECONDS)
     if context == MAX:
         question = _longest(question, slowest, quiet=settings.as_json)
     if not question.work.context:
         return NOTHING_FOUND
-    result, bound = _solved(question, settings, in_blocks=layers == "split")
+    result = _solved(question, settings)
+    if layers == "split" and result.status is Status.INFEASIBLE:
+        note(f"{result.reason}; with -ot, tensors may be on other devices than their layer")
+        question = replace(question, constraints=with_overrides(read_model, rig))
+        result = _solved(question, settings)
     tell(
         result,
         settings.output,
-        lambda console: _show(console, question, result, bound, machines=machines),
+        lambda console: _show(console, question, result, machines=machines),
         lambda: () if settings.report is None else _report(question, result, settings.report),
         as_json=settings.as_json,
     )
@@ -135,23 +139,15 @@ def _longest(question: Question, slowest: float | None, *, quiet: bool) -> Quest
     return replace(question, work=question.work.model_copy(update={"context": found.context}))
 
 
-def _solved(question: Question, settings: Settings, *, in_blocks: bool) -> tuple[Result[Schedule], float | None]:
-    """The answer, and the bound whatever the order of the devices is."""
-    from opweave.solvers.language.questions import fastest_in_blocks
+def _solved(question: Question, settings: Settings) -> Result[Schedule]:
     from opweave.solvers.solve import solve
 
-    limited: dict[str, Any] = {"time_limit": question.limit, "seed": settings.seed}
-    if in_blocks and settings.solver == "auto":
-        found = fastest_in_blocks(question.model, question.rig, question.work, **limited)
-        return found, found.bound
     solver = "layers" if settings.solver == "auto" else settings.solver
-    result = solve(question.posed, **{**settings.of_solve, **limited, "solver": solver})
-    return result, result.bound
+    limited: dict[str, Any] = {"time_limit": question.limit, "seed": settings.seed, "solver": solver}
+    return solve(question.posed, **{**settings.of_solve, **limited})
 
 
-def _show(
-    console: Console, question: Question, result: Result[Schedule], bound: float | None, *, machines: bool
-) -> None:
+def _show(console: Console, question: Question, result: Result[Schedule], *, machines: bool) -> None:
     """The facts, the devices, what limits the plan, other splits, and the command lines of runtimes."""
     from opweave.adapters.llm.held import holdings, holdings_section
     from opweave.adapters.llm.words import plan_in_words
@@ -160,7 +156,7 @@ def _show(
 
     model, rig, work, problem = question.model, question.rig, question.work, question.posed
     asked: dict[str, Any] = {"constraints": question.constraints}
-    console.print(facts_table(_facts(question, result, bound), {"status": "bold"}))
+    console.print(facts_table(_facts(question, result), {"status": "bold"}))
     more: dict[str, float | None] = {}
     if result.solution is not None:
         console.print(section_table(holdings_section(holdings(model, rig, work, problem, result.solution))))
@@ -187,7 +183,7 @@ def _print(console: Console, text: str) -> None:
     console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def _facts(question: Question, result: Result[Schedule], bound: float | None) -> list[Row]:
+def _facts(question: Question, result: Result[Schedule]) -> list[Row]:
     """The model, the speed and what is proved, with what published runs would have taken where this is predicted."""
     model, work, seconds = question.model, question.work, result.objective
     cache = work.sequences * model.cache_bytes(work.context, work.keys, work.values)
@@ -203,9 +199,9 @@ def _facts(question: Question, result: Result[Schedule], bound: float | None) ->
         off = f"{spread.least:.2f} to {spread.most:.2f} times what is predicted like this"
         took = f"{low} to {high}: {spread.runs} published runs of llama.cpp took {off}"
         rows.append(("measured, if data sheets are the source", took))
-        gap = None if bound is None or not seconds else max(0.0, 1.0 - bound / seconds)
-        proof = "proved: no plan is faster" if gap is not None and gap < PROVED else f"gap {readable_share(gap)}"
-        rows.append(("lower bound", f"{readable(bound, 'seconds')}, {proof}"))
+        close = result.gap is not None and result.gap < PROVED
+        proof = "proved: no plan is faster" if close else f"gap {readable_share(result.gap)}"
+        rows.append(("lower bound", f"{readable(result.bound, 'seconds')}, {proof}"))
     rows.append(("time", precise_seconds(result.timings.total)))
     return [*rows, ("reason", result.reason)] if result.reason else rows
 

@@ -18,7 +18,9 @@ import numpy as np
 
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
+from opweave.problems.constraints import means
 from opweave.problems.graph_arrays import topological_order
+from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, memory_used, plan_of, report, shortage
@@ -183,8 +185,16 @@ def other_splits(problem: Placement) -> tuple[OtherSplit, ...]:
 
     A rule whose plan does not fit, or breaks a side constraint, has none here.
     """
-    found = {name: solve(problem, solver=name) for name in (*RULES, "fill", "one_device")}
-    return tuple(OtherSplit(name, each.objective, each.solution, each.reason) for name, each in found.items())
+    kept = tuple(rule for rule in problem.constraints if not means(rule, Beside, InOrder))
+    plain, found = problem.model_copy(update={"constraints": kept}), []
+    for name in (*RULES, "fill", "one_device"):
+        result = solve(plain, solver=name)
+        broken = () if result.solution is None else problem.evaluate(result.solution).violations
+        if broken:
+            found.append(OtherSplit(name, None, None, broken[0].message))
+        else:
+            found.append(OtherSplit(name, result.objective, result.solution, result.reason))
+    return tuple(found)
 
 
 Split = Callable[[Placement, Layers], IntArray]

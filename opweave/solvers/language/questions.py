@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from itertools import combinations
 
 from opweave.problems.constraints import AnyConstraint
@@ -186,26 +185,25 @@ def which_machines(
     sizes = range(1, len(names) + 1) if len(names) <= MOST_MACHINES else (1, len(names) - 1, len(names))
     chosen = [frozenset(used) for size in sizes for used in combinations(names, size)]
     rigs = {" + ".join(filter(used.__contains__, names)): rig.without(frozenset(names) - used) for used in chosen}
-    return _compared(model, rigs, work, "machines", constraints, time_limit)
+    return _compared(model, work, rig, ("machines", rigs), tuple(constraints), time_limit)
 
 
 def _compared(
     model: LanguageModel,
-    rigs: Mapping[str, Rig],
     work: Workload,
-    what: str,
-    constraints: Iterable[AnyConstraint],
+    whole: Rig,
+    choices: tuple[str, Mapping[str, Rig]],
+    kept: tuple[AnyConstraint, ...],
     time_limit: float | None,
 ) -> Sweep:
     """One row for each rig."""
-    kept = tuple(constraints)
-    posed = {name: fastest_pass(model, rig, work, constraints=kept) for name, rig in rigs.items()}
-    choices = {name: partial(_the_other, problem) for name, problem in posed.items()}
-    return sweep(next(iter(posed.values())), {what: choices}, solver=SOLVER, time_limit=time_limit)
 
+    def on(rig: Rig) -> Callable[[Placement | None], Placement]:
+        return lambda _: fastest_pass(model, rig, work, constraints=kept)
 
-def _the_other(problem: Placement, _: Placement) -> Placement:
-    return problem
+    what, rigs = choices
+    ways = {what: {name: on(rig) for name, rig in rigs.items()}}
+    return sweep(on(whole)(None), ways, solver=SOLVER, time_limit=time_limit)
 
 
 def next_bytes(
@@ -240,4 +238,5 @@ def next_bytes(
     """
     sizes = {device.name: device.memory_bytes for device in rig.cluster.devices}
     larger = {name: rig.with_memory(name, more) for name, size in sizes.items() if size is not None}
-    return _compared(model, {"none": rig} | larger, work, "more memory", constraints, time_limit)
+    choices = "more memory", {"none": rig} | larger
+    return _compared(model, work, rig, choices, tuple(constraints), time_limit)
