@@ -191,9 +191,11 @@ def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = ()) -> Chain
     position = np.argsort(order)
     if not len(order) or not _in_line(instance, order):
         return None
-    cuts = _cut_points(position[instance.source], position[instance.target], len(order))
+    tied = np.stack([each[instance.cluster] for each in _spans(instance.cluster, position)])
+    source, target = np.hstack([np.stack([position[instance.source], position[instance.target]]), tied])
+    cuts = _cut_points(source, target, len(order))
     besides = _besides_of(instance, rules, position, cuts)
-    if besides is None or not _tied_within(instance.cluster[order], cuts):
+    if besides is None:
         return None
     own, held, sizes = _bytes_of(instance)
     marks: dict[tuple[object, ...], int] = {}
@@ -242,11 +244,20 @@ def _in_line(instance: PlacementInstance, order: IntArray) -> bool:
     return all(u in before[v] for u, v in pairwise(order.tolist()))
 
 
+def _spans(group: IntArray, position: IntArray) -> tuple[IntArray, IntArray]:
+    """The first and the last position of every group."""
+    first, last = np.full((2, int(group.max(initial=-1)) + 1), len(group))
+    np.minimum.at(first, group, position)
+    last[:] = -1
+    np.maximum.at(last, group, position)
+    return first, last
+
+
 def _cut_points(source: IntArray, target: IntArray, count: int) -> IntArray:
-    """Positions that no flow passes by."""
-    spans = np.zeros(count + 1, dtype=np.int64)
+    """Positions that no flow passes by, and none from the first to the last operator of a tie."""
+    spans = np.zeros(count + 2, dtype=np.int64)
     np.add.at(spans, source + 1, 1)
-    np.add.at(spans, target, -1)
+    np.add.at(spans, np.maximum(target, source + 1), -1)
     return np.flatnonzero(np.cumsum(spans)[:count] == 0)
 
 
@@ -326,16 +337,6 @@ def _undominated(device: IntMatrix, seconds: FloatArray, takes: IntMatrix) -> In
         better = no_worse & ~(no_worse.T & (np.arange(len(rows))[:, None] >= np.arange(len(rows))))
         kept.append(rows[~better.any(axis=0)])
     return np.sort(np.concatenate(kept))
-
-
-def _tied_within(group: IntArray, cuts: IntArray) -> bool:
-    """Whether operators that share a device by a side constraint are in one module, its entry included."""
-    first, last = np.full((2, int(group.max(initial=-1)) + 1), -1)
-    for place, each in enumerate(group.tolist()):
-        first[each] = place if first[each] < 0 else first[each]
-        last[each] = place
-    module = np.searchsorted(cuts, first, side="right")  # the cut point after the first of each group
-    return bool((last <= cuts[np.minimum(module, len(cuts) - 1)]).all())
 
 
 def _besides_of(

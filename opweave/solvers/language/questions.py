@@ -24,7 +24,7 @@ SOLVER = "layers"
 """The solver of every question."""
 
 STEP = 256
-"""Contexts are multiples of this, as in llama.cpp."""
+"""Contexts are multiples of this, if not asked otherwise, as in llama.cpp."""
 
 GIB = 2**30
 
@@ -69,6 +69,7 @@ def longest_context(
     *,
     seconds: float | None = None,
     constraints: Iterable[AnyConstraint] = (),
+    step: int = STEP,
     time_limit: float | None = None,
 ) -> LongestContext:
     """Find the longest context that fits the devices, at a given speed if one is asked for.
@@ -85,7 +86,9 @@ def longest_context(
     seconds
         Most seconds of a pass, with full caches; None if any plan will do.
     constraints
-        More side constraints.
+        More side constraints, such as :func:`~opweave.problems.language.posed.in_stages`.
+    step
+        Contexts are multiples of this; 256 in llama.cpp, 16 in vLLM.
     time_limit
         Seconds for each solve; None for no limit.
 
@@ -105,21 +108,21 @@ def longest_context(
         problem = fastest_pass(model, rig, work.model_copy(update={"context": context}), constraints=more)
         return solve(problem, solver=SOLVER, time_limit=time_limit, callback=callback)
 
-    steps = -(-most // STEP)
+    steps = -(-most // step)
     low, high, why, proved = 0, steps + 1, None, True
     while high - low > 1:
         tried = high - 1 if high == steps + 1 and low == 0 else (low + high) // 2
-        found = answer(min(tried * STEP, most), settled)
+        found = answer(min(tried * step, most), settled)
         if found.objective is not None and found.objective <= limit:
             low = tried
         elif found.bound is not None and found.bound > limit:
             high, proved, why = tried, True, f"no plan is faster than {readable_seconds(found.bound)} a pass"
         else:
             high, proved, why = tried, found.status is Status.INFEASIBLE, found.reason or "no plan was found in time"
-    context = min(low * STEP, most)
+    context = min(low * step, most)
     return LongestContext(
         context=context,
-        refused=None if high > steps else min(high * STEP, most),
+        refused=None if high > steps else min(high * step, most),
         proved=proved,
         reason=why,
         seconds=seconds,
