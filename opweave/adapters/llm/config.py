@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from math import ceil, prod
 
 from opweave.adapters.llm.assemble import assemble
 from opweave.adapters.llm.families import FAMILIES, Config, Held
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.number_types import number_type, row_bytes
+from opweave.problems.language.number_types import MIXES, RUNTIMES, Mix, number_type, row_bytes
 
 CONSTANTS = ("Infinity",)
 """What configurations have that JSON has not: the longest step of Mamba's clock."""
@@ -37,8 +37,9 @@ def from_config(data: Mapping[str, object], where: str, dtype: str | None = None
     where
         Name of the file in errors.
     dtype
-        Type in which matrices are stored, such as ``"f16"`` or ``"q4_k"``; vectors, routers, convolutions and the
-        biases of experts are then ``"f32"``, as llama.cpp keeps them. None for the type that the configuration names.
+        Type in which matrices are stored, such as ``"f16"`` or ``"q4_k"``, or the kind of a file, such as ``"Q4_K_M"``
+        or ``"UD-Q4_K_XL"``; vectors, routers, convolutions and the biases of experts are then ``"f32"``, as llama.cpp
+        keeps them, and experts that were trained in four bits stay so. None for the type that the configuration names.
 
     Raises
     ------
@@ -78,9 +79,7 @@ def family_of(data: Mapping[str, object], where: str) -> Config:
 
 
 def _held(config: Config, dtype: str | None) -> Iterator[Held]:
-    chosen = None if dtype is None else dtype.lower()
-    if chosen is not None:
-        number_type(chosen)
+    chosen = None if dtype is None else _mix(dtype.lower())
     packed = None if chosen else _quantised(config)
     word = config.data.get("torch_dtype", config.data.get("dtype"))
     plain_type = PLAIN_TYPES.get(word, "bf16") if isinstance(word, str) else "bf16"
@@ -90,13 +89,32 @@ def _held(config: Config, dtype: str | None) -> Iterator[Held]:
         if len(shape) == 1 or (chosen and single):
             size = prod(shape) * number_type("f32" if chosen else plain_type).bytes
         elif chosen:
-            size = _matrix_bytes(shape, chosen)
+            size = _chosen_bytes(config, tensor, chosen)
         elif packed == "fp8" and place not in ("embedding", "head", "router"):
             size = _fp8_bytes(shape)
         else:
             block = packed == "mxfp4" and place == "experts" and len(shape) == 3
             size = _matrix_bytes(shape, "mxfp4" if block else plain_type)
         yield tensor._replace(bytes=size)
+
+
+def _mix(name: str) -> Mix:
+    if name in MIXES:
+        return MIXES[name]
+    kind = number_type(name)
+    return Mix(name, name, 8.0 * kind.bytes / kind.numbers)
+
+
+def _chosen_bytes(config: Config, tensor: Held, mix: Mix) -> int:
+    """Bytes of a matrix in a file of a kind; a table that is the head, too, has the head's type."""
+    place, shape, quantised = tensor.place, tensor.shape, number_type(mix.table).numbers > 1
+    if place == "head" or (place == "embedding" and config.whole["tied"]):
+        return _matrix_bytes(shape, mix.head)
+    if place == "experts" and quantised and config.whole["packed"]:
+        return _matrix_bytes(shape, str(config.whole["packed"]))
+    if place == "embedding" or shape[-1] % number_type(mix.table).numbers:
+        return _matrix_bytes(shape, mix.table)
+    return ceil(prod(shape) * mix.bits / 8)
 
 
 def _quantised(config: Config) -> str | None:
@@ -113,8 +131,8 @@ def _quantised(config: Config) -> str | None:
 
 
 def _matrix_bytes(shape: Sequence[int], name: str) -> int:
-    """Bytes of a matrix; rows that the type's blocks do not divide are stored as q8_0 or f16, as llama.cpp does."""
-    kinds = (name, "q8_0", "f16") if number_type(name).numbers > 1 else (name,)
+    """Bytes of a matrix; rows that the type's blocks do not divide are stored in another one, as llama.cpp does."""
+    kinds = (name, RUNTIMES["fallback"].get(name, "f16"), "f16")
     fitting = next(kind for kind in kinds if shape[-1] % number_type(kind).numbers == 0)
     return prod(shape[:-1]) * row_bytes(shape[-1], fitting)
 
