@@ -152,6 +152,7 @@ def _show(console: Console, question: Question, result: Result[Schedule], *, mac
     from opweave.adapters.llm.held import holdings, holdings_section
     from opweave.adapters.llm.words import plan_in_words
     from opweave.adapters.report.tables import facts_table, section_table
+    from opweave.adapters.runtimes.language import exchanged
     from opweave.solvers.language.questions import next_bytes, which_machines
 
     model, rig, work, problem = question.model, question.rig, question.work, question.posed
@@ -159,7 +160,9 @@ def _show(console: Console, question: Question, result: Result[Schedule], *, mac
     console.print(facts_table(_facts(question, result), {"status": "bold"}))
     more: dict[str, float | None] = {}
     if result.solution is not None:
-        console.print(section_table(holdings_section(holdings(model, rig, work, problem, result.solution))))
+        homes = {"device": exchanged(model, result.solution.device)}  # as the command lines have them
+        shown = result.solution.model_copy(update=homes)
+        console.print(section_table(holdings_section(holdings(model, rig, work, problem, shown))))
         swept = next_bytes(model, rig, work, **asked, time_limit=min(question.limit, MORE_SECONDS))
         more = {str(row.values[axis]): row.objective for row in swept.rows for axis in row.values}
         more.pop("none", None)
@@ -170,8 +173,6 @@ def _show(console: Console, question: Question, result: Result[Schedule], *, mac
     if machines:
         say(console, str(which_machines(model, rig, work, **asked, time_limit=question.limit)))
     settings = _runtimes(question, result.solution)
-    if rig.host is None:
-        settings["llama.cpp"] = "llama.cpp: name the device that is the processor with --host to get its command line"
     for runtime in ("llama.cpp", *(() if question.file.suffix.lower() == ".gguf" else ("vLLM",))):
         found = settings[runtime]
         cannot = isinstance(found, dict)
@@ -222,10 +223,15 @@ def _splits(problem: Placement, result: Result[Schedule]) -> Section:
 
 def _runtimes(question: Question, schedule: Schedule) -> dict[str, Any]:
     """The plan for every runtime."""
+    from opweave.adapters.llm.machine import HERE
     from opweave.adapters.runtimes import language_settings
 
     name = str(question.file) if question.file.suffix.lower() == ".gguf" else "model.gguf"
-    return language_settings(question.model, schedule, question.work, host=question.rig.host, file=name)
+    rig = question.rig
+    here = next((names for names in rig.machines.values() if rig.host in names), rig.machines.get(HERE))
+    far = {machine: names for machine, names in rig.machines.items() if names != here}
+    more: dict[str, Any] = {"host": rig.host, "machines": far, "file": name}
+    return language_settings(question.model, schedule, question.work, **more)
 
 
 def _report(question: Question, result: Result[Schedule], folder: Path) -> list[Path]:

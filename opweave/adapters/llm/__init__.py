@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from opweave.adapters.llm.machine import (
         bench_device as bench_device,
         load_rig as load_rig,
+        rig_of as rig_of,
         this_machine as this_machine,
     )
     from opweave.adapters.llm.reading import read as read
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
         with_overrides as with_overrides,
     )
     from opweave.problems.language.rig import (
-        PUBLISHED as PUBLISHED,
+        OVERHEADS as OVERHEADS,
         RESERVES as RESERVES,
-        PublishedSpeed as PublishedSpeed,
+        Overheads as Overheads,
         Reserve as Reserve,
         Rig as Rig,
         Spread as Spread,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opweave.adapters.runtimes.groups import vllm_partition
 from opweave.adapters.runtimes.language import LanguagePlan, homes_of, stages_of, whole_layers
@@ -159,7 +159,13 @@ def accelerate_device_map(model: LanguageModel, plan: LanguagePlan) -> dict[str,
 
 
 def language_settings(
-    model: LanguageModel, plan: LanguagePlan, work: Workload = DECODE, *, host: str | None, file: str = "model.gguf"
+    model: LanguageModel,
+    plan: LanguagePlan,
+    work: Workload = DECODE,
+    *,
+    host: str | None,
+    machines: Mapping[str, Sequence[str]] | None = None,
+    file: str = "model.gguf",
 ) -> dict[str, object]:
     """Write a plan for every runtime: "llama.cpp", "vLLM", "exo" and "accelerate".
 
@@ -168,7 +174,9 @@ def language_settings(
     model, plan, work
         The model, where its groups are, and what is asked of it.
     host
-        The device that is the processor with its memory; None if llama.cpp's line is not needed.
+        The device that is the processor with its memory; None if it takes no part.
+    machines
+        Devices of other machines, by the address of each.
     file
         Name of the model file in llama.cpp's line.
 
@@ -178,12 +186,11 @@ def language_settings(
         Command lines and mappings. Where a runtime cannot carry out the plan, a sentence says why.
     """
     writers: dict[str, Callable[[], object]] = {
+        "llama.cpp": lambda: llama_cpp_command(model, plan, work, host=host, machines=machines, file=file),
         "vLLM": lambda: vllm_command(model, plan, work, host=host),
         "exo": lambda: exo_shards(model, plan),
         "accelerate": lambda: accelerate_device_map(model, plan),
     }
-    if host is not None:
-        writers = {"llama.cpp": lambda: llama_cpp_command(model, plan, work, host=host, file=file), **writers}
     found: dict[str, object] = {}
     for runtime, write in writers.items():
         try:

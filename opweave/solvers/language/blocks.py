@@ -32,6 +32,9 @@ NEVER = 1e200
 NOWHERE = -1
 """No device."""
 
+EVENLY = 1e-12
+"""Part of all seconds for the square of a block's length, so that equal devices get equal blocks."""
+
 Block = tuple[int, int, int]
 """A device, its first layer, and the layer after its last one."""
 
@@ -90,6 +93,7 @@ class Blocks(Layers):
         there, out, which = self.leaving(k)
         here = np.minimum(self.arrays.seconds[:, k], NEVER)
         found = _between(np.bincount(self.near, np.where(out, there, here), self.count))
+        found += EVENLY * found[0, -1] * np.square(np.subtract.outer(*[np.arange(self.count + 1)] * 2))
         found[np.tri(self.count + 1, dtype=bool) | (found >= NEVER)] = np.inf
         needs, layer, more = self.needs(out, free), self.near[which], (there - here)[which]
         for first in np.flatnonzero((np.triu(needs, 1) > 0).any(axis=1)).tolist():
