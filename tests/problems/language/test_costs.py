@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 
 import opweave as ow
 from benchmarks.language_plans import DESKTOP, LAPTOP, rig
 from benchmarks.language_plans import model as known_model
+from benchmarks.model_files import published_speeds
 from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
 from opweave.problems.language.posed import fastest_pass
 from opweave.problems.language.rig import Rig
@@ -188,7 +191,11 @@ def test_a_model_is_served_by_two_machines() -> None:
 
 
 def test_predictions_stand_beside_published_runs() -> None:
-    spread = ow.llm.published_spread({})
-    assert 1.0 < spread.least < spread.most
-    half = ow.llm.published_spread({"feed_forward": ow.Efficiency(traffic=0.5), "experts": ow.Efficiency(traffic=0.5)})
-    assert half.most == pytest.approx(spread.most / 2)
+    runs = list(published_speeds())
+    errors = [abs(run.predicted / run.tokens - 1) for run in runs]
+    assert len(runs) >= 25
+    assert median(errors) <= 0.15
+    assert max(errors) <= 0.35
+    spread = ow.llm.published_spread(ow.llm.typical_efficiency())
+    assert spread.runs == len(runs)
+    assert sum(spread.least <= run.predicted / run.tokens <= spread.most for run in runs) >= 0.9 * len(runs)
