@@ -32,8 +32,8 @@ NEVER = 1e200
 NOWHERE = -1
 """No device."""
 
-EVENLY = 1e-12
-"""Part of all seconds for the square of a block's length, so that equal devices get equal blocks."""
+EVENLY = 1e-9
+"""Part of the seconds by which unequal blocks and other orders count as slower, so that equal plans are even."""
 
 Block = tuple[int, int, int]
 """A device, its first layer, and the layer after its last one."""
@@ -93,7 +93,7 @@ class Blocks(Layers):
         there, out, which = self.leaving(k)
         here = np.minimum(self.arrays.seconds[:, k], NEVER)
         found = _between(np.bincount(self.near, np.where(out, there, here), self.count))
-        found += EVENLY * found[0, -1] * np.square(np.subtract.outer(*[np.arange(self.count + 1)] * 2))
+        found += EVENLY / self.count**2 * found[0, -1] * np.square(np.subtract.outer(*[np.arange(self.count + 1)] * 2))
         found[np.tri(self.count + 1, dtype=bool) | (found >= NEVER)] = np.inf
         needs, layer, more = self.needs(out, free), self.near[which], (there - here)[which]
         for first in np.flatnonzero((np.triu(needs, 1) > 0).any(axis=1)).tolist():
@@ -115,6 +115,7 @@ class Blocks(Layers):
                 if used >> rank & 1 or (self.in_turn and used >> rank) or (used and k == self.first):
                     continue
                 key, sent = (used | 1 << rank, k), float(self.send[last, k]) if used else 0.0
+                sent *= 1.0 + EVENLY * (k < last)  # of equal orders, the cluster's
                 through = (seconds[used, last] + sent)[:, None] + runs[k]
                 if key not in seconds:
                     queue.append(key)
@@ -132,11 +133,11 @@ class Blocks(Layers):
 
     def carried_out(self, blocks: Sequence[Block], free: FloatArray) -> IntArray:
         """The device of every operator; what may go anywhere goes where it is fast and fits, the largest first."""
-        device = np.zeros(len(self.layer), dtype=np.int64)
+        home, device = np.zeros((2, len(self.layer)), dtype=np.int64)
         for k, first, end in blocks:
             _, out, which = self.leaving(k)
             mine, need = (self.near >= first) & (self.near < end), self.needs(out, float(free[k]))[first, end]
-            device[mine], gone = k, list[int]()
+            home[mine], device[mine], gone = k, k, list[int]()
             for v in which[mine[which]].tolist():
                 if need > 0:
                     gone.append(v)
@@ -147,11 +148,15 @@ class Blocks(Layers):
                     need += self.bytes[v]
             gone += np.flatnonzero(mine & out).tolist()
             device[gone] = self.aside[gone]
+        if (device < 0).any():  # the largest first, at home if they fit there
+            device[~self.tied & (self.aside == NOWHERE)] = NOWHERE
         held = np.bincount(device[device >= 0], self.bytes[device >= 0], len(free))
         for v in sorted(np.flatnonzero(device < 0).tolist(), key=lambda v: -self.bytes[v]):
             left = self.arrays.capacity - held - self.bytes[v]
-            seconds = self.arrays.seconds[v] + np.where(left >= 0, 0.0, NEVER)
-            device[v] = min(range(len(free)), key=lambda k: (seconds[k], -left[k]))
+            away = (left < 0) | ~np.isfinite(self.arrays.seconds[v])
+            device[v] = min(
+                range(len(free)), key=lambda k: (away[k], k != home[v], self.arrays.seconds[v, k], -left[k])
+            )
             held[device[v]] += self.bytes[v]
         return device
 

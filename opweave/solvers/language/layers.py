@@ -53,6 +53,9 @@ UNTIMED_SECONDS = 60.0
 SHARP = 1e-6
 """Relative difference between a proof and its ceiling that counts as none."""
 
+EQUAL = 1e-12
+"""Relative difference of seconds that is rounding: of equal plans the first one is kept."""
+
 SOURCE = "counts of layers"
 
 TARGET = "layers"
@@ -141,8 +144,10 @@ class Counting:
         if np.isfinite(plan.makespan):
             schedule = solution_of(self.instance, self.arrays, plan)
             judged = self.problem.evaluate(schedule)
+            now = self.run.objective
             if judged.feasible and judged.objective is not None:
-                self.run.found(schedule, judged.objective)
+                if now is None or judged.objective < now * (1.0 - EQUAL):
+                    self.run.found(schedule, judged.objective)
 
     def _counts(self, spare: float) -> IntArray | None:
         """Counts as HiGHS finds them, with a part of the memory left free."""
