@@ -1,10 +1,9 @@
 """What opweave says of language models, beside publishers, logs and llama.cpp.
 
-Run ``python -m benchmarks.model_files`` for everything, or name parts: ``published blocks speeds choices kept contexts
+Run ``python -m benchmarks.model_files`` for everything, or name parts: ``published speeds choices kept contexts
 llama_cpp``; ``--smoke`` leaves llama.cpp out.
 
 * published: parameters counted from ``config.json`` alone, next to the published number;
-* blocks: vLLM's cut of Llama-3-70B on eight L4 (https://github.com/vllm-project/vllm/pull/6920): blocks of cache;
 * speeds: published tokens per second of llama.cpp (data/speeds.toml), and what is predicted from the data sheet and the
   overheads of the kind of device;
 * choices, contexts: what ``--fit`` of llama.cpp chose on published rigs, beside opweave's rule ``llama_fit``. llama.cpp
@@ -43,7 +42,6 @@ from tests.adapters.llm.configs import CONFIGS, HYBRIDS
 from tests.adapters.llm.files import write_gguf
 
 MIB = 2**20
-BLOCKS = {"10 layers each": ([10] * 8, 1476), "fewer at the ends": ([9, 10, 10, 11, 11, 10, 10, 9], 3078)}
 TOKENS = 24
 
 
@@ -53,18 +51,6 @@ def published(**_: bool) -> Iterator[tuple[object, ...]]:
     for name, (config, count) in CONFIGS.items():
         model = from_config(config, name)
         yield name, count, model.elements, f"{model.cache_bytes(1) / 1024:.4g}"
-
-
-@table("Blocks of vLLM's cache", "layers | published | ours | error %")
-def blocks(**_: bool) -> Iterator[tuple[object, ...]]:
-    """Blocks of cache of the smallest stage; the room of a stage follows from the first row."""
-    config = CONFIGS["Meta-Llama-3-70B"][0]
-    model = from_config(config | {"quantization_config": {"quant_method": "fp8"}}, "Llama-3-70B, FP8")
-    last = sum(layer.bytes for layer in model.layers[:10]) + model.head.bytes
-    room = last + 1476 * 16 * 10 * 4096
-    for name, (counts, known) in BLOCKS.items():
-        ours = min(ow.runtimes.vllm_blocks(model, counts, [room] * 8))
-        yield name, known, ours, f"{100 * (ours - known) / known:.4g}"
 
 
 class Speed(NamedTuple):
@@ -323,4 +309,4 @@ def llama_cpp(*, smoke: bool) -> None:
 
 
 if __name__ == "__main__":
-    run_parts(__doc__, published, blocks, speeds, choices, kept, contexts, llama_cpp)
+    run_parts(__doc__, published, speeds, choices, kept, contexts, llama_cpp)

@@ -105,14 +105,10 @@ def llama_cpp_command(
 
 
 def _home_of_layers(model: LanguageModel, homes: Mapping[str, str]) -> list[str]:
-    """The device of every layer; one that keeps no cache may be counted with the layer before it or after it."""
+    """The device of every layer; one that keeps no cache is counted with the next one that does, or the last one."""
     own = [homes[f"layers.{number}.{layer.first}"] for number, layer in enumerate(model.layers)]
-    keeps = [bool(layer.cache.key_width or layer.cache.state_bytes) for layer in model.layers]
-    found = list[str]()
-    for number, device in enumerate(own):
-        later = next((own[n] for n in range(number, len(own)) if keeps[n]), found[-1] if found else device)
-        found.append(device if keeps[number] or device == later else found[-1] if found else later)
-    return found
+    keeping = [n for n, layer in enumerate(model.layers) if layer.cache.key_width or layer.cache.state_bytes]
+    return [own[min((k for k in keeping if k >= n), default=max(keeping, default=n))] for n in range(len(own))]
 
 
 def _blocks(devices: Sequence[str], host: str | None) -> dict[str, int]:

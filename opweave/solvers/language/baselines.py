@@ -1,8 +1,7 @@
 """How runtimes split a language model over devices, by name.
 
-Sources: llama.cpp, ``common/fit.cpp`` (``--fit``) and the default of ``--tensor-split``; exo, ``placement_utils.py``
-(the fewest nodes whose memory is enough, layers in proportion to it, largest remainders first). Accelerate's
-``device_map="auto"`` is the rule ``fill`` of every placement.
+Sources: llama.cpp, ``common/fit.cpp`` (``--fit``) and the default of ``--tensor-split``; equal numbers of layers are
+vLLM's default. Accelerate's ``device_map="auto"`` is the rule ``fill`` of every placement.
 
 All of them choose by memory or speed alone, and none looks at the links. Devices stand in the order of the cluster.
 """
@@ -17,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
-from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.problems.constraints import means
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.language.rules import Beside, InOrder
@@ -28,9 +27,6 @@ from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.solve import solve
-
-EXPERTS = "experts"
-"""Kind of the operators whose weights llama.cpp moves to host memory first."""
 
 
 class Layers:
@@ -67,7 +63,7 @@ class Layers:
         self.layer = number[np.argsort(order)]
         self.inside = self.inside[np.argsort(order)]
         self.ends = [np.flatnonzero(self.layer == place) for place in (-1, self.count)]
-        self.experts = np.asarray([op.kind == EXPERTS for op in operators])
+        self.experts = np.asarray([op.kind == "experts" for op in operators])
         seconds = arrays.seconds[self.inside].sum(axis=0)
         self.able = np.flatnonzero(np.isfinite(seconds) & (arrays.capacity > 0))
         if not len(self.able):
@@ -85,15 +81,6 @@ class Layers:
         device[stray] = may[stray].argmax(axis=1)
         return device
 
-    def in_turn(self, counts: IntArray, devices: IntArray) -> IntArray:
-        """The layers in one block for each device; what is before and after them goes with the first and the last."""
-        homes = np.repeat(devices, counts)
-        return self.devices(homes, homes[0], homes[-1])
-
-    def free(self) -> FloatArray:
-        """The memory that is left for the model on each device."""
-        return amounts(self.arrays.capacity[self.able].astype(np.float64))
-
     def moved(self, device: IntArray, members: IntArray, k: int) -> bool:
         """Move operators to a device if they fit there."""
         before = device[members]
@@ -104,49 +91,23 @@ class Layers:
         return False
 
 
-def largest_remainders(count: int, weights: FloatArray) -> IntArray:
-    """Whole numbers in proportion to weights that sum to ``count``.
-
-    Examples
-    --------
-    >>> largest_remainders(9, np.array([1.0, 1.0, 2.0])).tolist()
-    [2, 2, 5]
-    """
-    raw = count * weights / weights.sum()
-    shares = np.floor(raw).astype(np.int64)
-    most = np.argsort(-(raw - shares), kind="stable")[: count - int(shares.sum())]
-    shares[most] += 1
-    return np.asarray(shares)
+def equal(layers: Layers) -> IntArray:
+    """The same number of layers on every device, in turn; the first ones get one more if need be."""
+    homes = np.sort(np.resize(np.arange(len(layers.able)), layers.count))
+    return layers.devices(layers.able[homes], layers.able[0], layers.able[homes[-1]])
 
 
-def amounts(sizes: FloatArray) -> FloatArray:
-    """Memories as weights; a device without a limit counts as the largest with one."""
-    limited = sizes < float(NO_LIMIT)
-    return np.where(limited, sizes, sizes[limited].max(initial=0.0) or 1.0)
-
-
-def by_free_memory(_: Placement, layers: Layers) -> IntArray:
+def by_free_memory(layers: Layers) -> IntArray:
     """Layers in proportion to the memory that is left for the model, the head being one more (llama.cpp)."""
-    ends = np.cumsum(layers.free())
+    free = layers.arrays.capacity[layers.able].astype(np.float64)
+    limited = free < float(NO_LIMIT)
+    ends = np.cumsum(np.where(limited, free, free[limited].max(initial=1.0)))
     places = np.searchsorted(ends / ends[-1], np.arange(layers.count + 1) / (layers.count + 1), side="right")
     homes = layers.able[np.minimum(places, len(ends) - 1)]
     return layers.devices(homes[:-1], homes[0], homes[-1])
 
 
-def exo_ring(_: Placement, layers: Layers) -> IntArray:
-    """The fewest devices whose free memory is enough, layers in proportion to it and at least one for each."""
-    weights, arrays = layers.free(), layers.arrays
-    needed = float(arrays.memory.sum()) + float(arrays.parameter_bytes.sum())
-    largest = np.argsort(-weights, kind="stable")
-    used = np.sort(largest[: int(np.searchsorted(np.cumsum(weights[largest]), needed)) + 1])
-    counts = largest_remainders(layers.count, weights[used])
-    for k in np.flatnonzero(counts == 0).tolist():
-        counts[int(counts.argmax())] -= 1
-        counts[k] = 1
-    return layers.in_turn(np.maximum(counts, 0), layers.able[used])
-
-
-def llama_fit(_: Placement, layers: Layers) -> IntArray:
+def llama_fit(layers: Layers) -> IntArray:
     """llama.cpp's ``--fit``: fill the accelerators from the last to the first, the slowest device is the host.
 
     Layers fill the accelerators from the back, whole ones for a dense model. Of a model with experts, all experts stay
@@ -190,14 +151,12 @@ def other_splits(problem: Placement) -> tuple[OtherSplit, ...]:
     for name in (*RULES, "fill", "one_device"):
         result = solve(plain, solver=name)
         broken = () if result.solution is None else problem.evaluate(result.solution).violations
-        if broken:
-            found.append(OtherSplit(name, None, None, broken[0].message))
-        else:
-            found.append(OtherSplit(name, result.objective, result.solution, result.reason))
+        split = OtherSplit(name, result.objective, result.solution, result.reason)
+        found.append(OtherSplit(name, None, None, broken[0].message) if broken else split)
     return tuple(found)
 
 
-Split = Callable[[Placement, Layers], IntArray]
+Split = Callable[[Layers], IntArray]
 """Chooses the device of every operator, or raises NoPlanError."""
 
 
@@ -205,7 +164,7 @@ def carry_out(split: Split, problem: Placement, run: Run) -> None:
     """Report the plan of a rule; it must fit."""
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
-    device = split(problem, Layers(problem, instance, arrays))
+    device = split(Layers(problem, instance, arrays))
     if not fits(arrays, device):
         raise NoPlanError(str(shortage(instance, arrays, device)))
     plan = plan_of(arrays, order_of_graph(arrays), device)
@@ -215,12 +174,8 @@ def carry_out(split: Split, problem: Placement, run: Run) -> None:
 
 
 RULES: dict[str, tuple[Split, str]] = {
-    "layers_equal": (
-        lambda _, layers: layers.in_turn(largest_remainders(layers.count, np.ones(len(layers.able))), layers.able),
-        "the same number of layers on every device",
-    ),
+    "layers_equal": (equal, "the same number of layers on every device"),
     "layers_by_free_memory": (by_free_memory, "layers in proportion to the memory left for them (llama.cpp)"),
-    "exo_ring": (exo_ring, "the fewest devices that are enough, layers in proportion to their memory (exo)"),
     "llama_fit": (llama_fit, "accelerators filled from the back, experts last (llama.cpp's --fit)"),
 }
 """Every rule by name, and what it does."""

@@ -35,9 +35,6 @@ NOWHERE = -1
 EVENLY = 1e-9
 """Part of the seconds by which unequal blocks and other orders count as slower, so that equal plans are even."""
 
-Block = tuple[int, int, int]
-"""A device, its first layer, and the layer after its last one."""
-
 
 class Blocks(Layers):
     """The search on one chain of operators."""
@@ -104,8 +101,8 @@ class Blocks(Layers):
             found[first, full] += np.column_stack([spent, np.full(len(last), np.inf)])[np.arange(len(last)), last]
         return found
 
-    def cut(self, free: FloatArray) -> list[Block]:
-        """The shortest cut; no blocks if there is none."""
+    def cut(self, free: FloatArray) -> list[tuple[int, int, int]]:
+        """The shortest cut: devices, their first layer and the one after the last; no blocks if there is none."""
         runs, count = {k: self.runs(k, float(free[k])) for k in self.devices}, self.count + 1
         seconds = {(0, NOWHERE): np.where(np.arange(count) == 0, 0.0, np.inf)}
         came: dict[tuple[int, int], IntArray] = {}
@@ -124,14 +121,14 @@ class Blocks(Layers):
                 seconds[key][better] = through.min(axis=0)[better]
                 came[key][:, better] = np.stack([np.full(count, last), through.argmin(axis=0)])[:, better]
         key = min(came, key=lambda key: float(seconds[key][-1]))
-        found, end = list[Block](), count - 1
+        found, end = list[tuple[int, int, int]](), count - 1
         while np.isfinite(seconds[key][end]) and key[1] != NOWHERE:
             last, first = came[key][:, end].tolist()
             found.append((key[1], first, end))
             key, end = (key[0] & ~(1 << self.devices.index(key[1])), last), first
         return found[::-1]
 
-    def carried_out(self, blocks: Sequence[Block], free: FloatArray) -> IntArray:
+    def carried_out(self, blocks: Sequence[tuple[int, int, int]], free: FloatArray) -> IntArray:
         """The device of every operator; what may go anywhere goes where it is fast and fits, the largest first."""
         home, device = np.zeros((2, len(self.layer)), dtype=np.int64)
         for k, first, end in blocks:

@@ -191,8 +191,9 @@ def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = ()) -> Chain
     position = np.argsort(order)
     if not len(order) or not _in_line(instance, order):
         return None
-    tied = np.stack([each[instance.cluster] for each in _spans(instance.cluster, position)])
-    source, target = np.hstack([np.stack([position[instance.source], position[instance.target]]), tied])
+    group = order[np.argsort(instance.cluster[order], kind="stable")]
+    ties = [(a, b) for a, b in pairwise(group.tolist()) if instance.cluster[a] == instance.cluster[b]]
+    source, target = position[np.hstack([[instance.source, instance.target], np.reshape(ties, (-1, 2)).T]).astype(int)]
     cuts = _cut_points(source, target, len(order))
     besides = _besides_of(instance, rules, position, cuts)
     if besides is None:
@@ -244,20 +245,11 @@ def _in_line(instance: PlacementInstance, order: IntArray) -> bool:
     return all(u in before[v] for u, v in pairwise(order.tolist()))
 
 
-def _spans(group: IntArray, position: IntArray) -> tuple[IntArray, IntArray]:
-    """The first and the last position of every group."""
-    first, last = np.full((2, int(group.max(initial=-1)) + 1), len(group))
-    np.minimum.at(first, group, position)
-    last[:] = -1
-    np.maximum.at(last, group, position)
-    return first, last
-
-
 def _cut_points(source: IntArray, target: IntArray, count: int) -> IntArray:
-    """Positions that no flow passes by, and none from the first to the last operator of a tie."""
-    spans = np.zeros(count + 2, dtype=np.int64)
+    """Positions that no flow passes by, and no tie."""
+    spans = np.zeros(count + 1, dtype=np.int64)
     np.add.at(spans, source + 1, 1)
-    np.add.at(spans, np.maximum(target, source + 1), -1)
+    np.add.at(spans, target, -1)
     return np.flatnonzero(np.cumsum(spans)[:count] == 0)
 
 

@@ -144,10 +144,9 @@ class Counting:
         if np.isfinite(plan.makespan):
             schedule = solution_of(self.instance, self.arrays, plan)
             judged = self.problem.evaluate(schedule)
-            now = self.run.objective
-            if judged.feasible and judged.objective is not None:
-                if now is None or judged.objective < now * (1.0 - EQUAL):
-                    self.run.found(schedule, judged.objective)
+            now = np.inf if self.run.objective is None else self.run.objective
+            if judged.feasible and judged.objective is not None and judged.objective < now * (1.0 - EQUAL):
+                self.run.found(schedule, judged.objective)
 
     def _counts(self, spare: float) -> IntArray | None:
         """Counts as HiGHS finds them, with a part of the memory left free."""

@@ -26,8 +26,6 @@ SOLVER = "layers"
 STEP = 256
 """Contexts are multiples of this, if not asked otherwise, as in llama.cpp."""
 
-GIB = 2**30
-
 LONGEST = 2**22
 """Longest context that is looked at if the model names none."""
 
@@ -214,7 +212,7 @@ def next_bytes(
     rig: Rig,
     work: Workload,
     *,
-    more: int = GIB,
+    more: int = 2**30,
     constraints: Iterable[AnyConstraint] = (),
     time_limit: float | None = None,
 ) -> Sweep:
