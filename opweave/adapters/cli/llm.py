@@ -28,9 +28,6 @@ from opweave.problems.units import parse_bytes, precise_seconds, readable, reada
 MORE_SECONDS, SECONDS = 5.0, 30.0
 """Time limit of each solve with more memory, and of each other solve by default."""
 
-PROVED = 2e-6
-"""Gap below which seconds count as equal."""
-
 MAX = "max"
 """The context that stands for the longest one."""
 
@@ -84,11 +81,11 @@ def llm_command(
     work = {"phase": phase, "context": tokens, "sequences": sequences, "batch": batch, "keys": keys, "values": values}
     asked = validated(Workload, work, "the workload")
     rig = checked_rig(_changed(load_rig(devices), host, reserve, read_model, asked))
-    if layers not in ("whole", "split", "free"):
+    rules: dict[str, Any] = {"whole": in_stages, "split": in_blocks, "free": lambda *_: ()}
+    if layers not in rules:
         raise InvalidInputError(f"--layers {layers!r:.40}: it is whole, split or free")
-    kept: tuple[AnyConstraint, ...] = in_blocks(read_model, rig, asked) if layers == "split" else ()
-    kept = in_stages(read_model, rig, asked) if layers == "whole" else kept
-    question = Question(model, read_model, rig, asked, kept, settings.time_limit or SECONDS)
+    limit = settings.time_limit or SECONDS
+    question = Question(model, read_model, rig, asked, rules[layers](read_model, rig, asked), limit)
     if context == MAX:
         question = _longest(question, slowest, quiet=settings.as_json)
     if not question.work.context:
@@ -160,8 +157,8 @@ def _show(console: Console, question: Question, result: Result[Schedule], *, mac
     console.print(facts_table(_facts(question, result), {"status": "bold"}))
     more: dict[str, float | None] = {}
     if result.solution is not None:
-        homes = {"device": exchanged(model, result.solution.device)}  # as the command lines have them
-        shown = result.solution.model_copy(update=homes)
+        as_in_commands = exchanged(model, result.solution.device)
+        shown = result.solution.model_copy(update={"device": as_in_commands})
         console.print(section_table(holdings_section(holdings(model, rig, work, problem, shown))))
         swept = next_bytes(model, rig, work, **asked, time_limit=min(question.limit, MORE_SECONDS))
         more = {str(row.values[axis]): row.objective for row in swept.rows for axis in row.values}
@@ -173,7 +170,8 @@ def _show(console: Console, question: Question, result: Result[Schedule], *, mac
     if machines:
         say(console, str(which_machines(model, rig, work, **asked, time_limit=question.limit)))
     settings = _runtimes(question, result.solution)
-    for runtime in ("llama.cpp", *(() if question.file.suffix.lower() == ".gguf" else ("vLLM",))):
+    alone = question.file.suffix.lower() == ".gguf" or any("apple" in each.name for each in rig.cluster.devices)
+    for runtime in ("llama.cpp", *(() if alone else ("vLLM",))):
         found = settings[runtime]
         cannot = isinstance(found, dict)
         _print(console, f"{runtime} cannot carry out this plan: {found['not possible']}" if cannot else str(found))
@@ -200,8 +198,8 @@ def _facts(question: Question, result: Result[Schedule]) -> list[Row]:
         off = f"{spread.least:.2f} to {spread.most:.2f} times what is predicted like this"
         took = f"{low} to {high}: {spread.runs} published runs of llama.cpp took {off}"
         rows.append(("measured, if data sheets are the source", took))
-        close = result.gap is not None and result.gap < PROVED
-        proof = "proved: no plan is faster" if close else f"gap {readable_share(result.gap)}"
+        proved = result.status is Status.OPTIMAL
+        proof = "proved: no plan is faster" if proved else f"gap {readable_share(result.gap)}"
         rows.append(("lower bound", f"{readable(result.bound, 'seconds')}, {proof}"))
     rows.append(("time", precise_seconds(result.timings.total)))
     return [*rows, ("reason", result.reason)] if result.reason else rows
@@ -228,10 +226,8 @@ def _runtimes(question: Question, schedule: Schedule) -> dict[str, Any]:
 
     name = str(question.file) if question.file.suffix.lower() == ".gguf" else "model.gguf"
     rig = question.rig
-    here = next((names for names in rig.machines.values() if rig.host in names), rig.machines.get(HERE))
-    far = {machine: names for machine, names in rig.machines.items() if names != here}
-    more: dict[str, Any] = {"host": rig.host, "machines": far, "file": name}
-    return language_settings(question.model, schedule, question.work, **more)
+    far = {machine: names for machine, names in rig.machines.items() if machine != HERE and rig.host not in names}
+    return language_settings(question.model, schedule, question.work, host=rig.host, machines=far, file=name)
 
 
 def _report(question: Question, result: Result[Schedule], folder: Path) -> list[Path]:

@@ -86,7 +86,8 @@ def llama_cpp_command(
     words = [program, "-m", file, "-c", str(work.context * work.sequences), "-ub", str(work.batch)]
     if work.sequences > 1:
         words += ["-np", str(work.sequences)]
-    words += _cache_words(work)
+    words += ["-ctk", work.keys] if work.keys != "f16" else []
+    words += ["-ctv", work.values, "-fa", "on"] if work.values != "f16" else []  # they need flash attention
     offloaded = sum(blocks.values())
     servers = [name for name, found in remote.items() if found]
     if servers:
@@ -131,15 +132,6 @@ def _names(
     if len(set(known.values())) < len(known):
         raise InvalidInputError(f"two devices have the same name in llama.cpp: {known}; name all of them")
     return {host: "CPU", **known}
-
-
-def _cache_words(work: Workload) -> list[str]:
-    words = []
-    if work.keys != "f16":
-        words += ["-ctk", work.keys]
-    if work.values != "f16":
-        words += ["-ctv", work.values, "-fa", "on"]  # quantised values need flash attention
-    return words
 
 
 def _override_words(

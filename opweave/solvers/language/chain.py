@@ -203,12 +203,12 @@ def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = ()) -> Chain
     modules: list[Module] = []
     classes = []
     for begin, end in pairwise(cuts.tolist()):
-        members = order[begin + 1 : end + 1]
+        members, tied = order[begin + 1 : end + 1], instance.cluster[order[begin : end + 1]].tolist()
         parts = _Parts(
             instance.seconds[members],
             own[members],
             _flows_of(instance, position, begin, members),
-            _ties(instance.cluster[order[begin : end + 1]].tolist()),
+            tuple(tied.index(each) for each in tied),
             tuple(besides.get(begin, ())),
             tuple(tuple(held[v]) for v in members.tolist()),
         )
@@ -267,11 +267,6 @@ def _chosen(devices: int, parts: _Parts) -> IntMatrix | None:
         if len(chosen) > MOST_OPTIONS:
             return None
     return chosen
-
-
-def _ties(group: list[int]) -> tuple[int, ...]:
-    """For every operator the first one that must share its device, by position."""
-    return tuple(group.index(each) for each in group)
 
 
 def _bytes_of(instance: PlacementInstance) -> tuple[IntArray, list[list[int]], dict[int, int]]:

@@ -23,12 +23,6 @@ from opweave.solvers.solve import solve
 SOLVER = "layers"
 """The solver of every question."""
 
-STEP = 256
-"""Contexts are multiples of this, if not asked otherwise, as in llama.cpp."""
-
-LONGEST = 2**22
-"""Longest context that is looked at if the model names none."""
-
 MOST_MACHINES = 4
 """Most machines of which all sets are compared; of more, each alone, all but one, and all."""
 
@@ -67,7 +61,7 @@ def longest_context(
     *,
     seconds: float | None = None,
     constraints: Iterable[AnyConstraint] = (),
-    step: int = STEP,
+    step: int = 256,
     time_limit: float | None = None,
 ) -> LongestContext:
     """Find the longest context that fits the devices, at a given speed if one is asked for.
@@ -78,7 +72,7 @@ def longest_context(
     Parameters
     ----------
     model, rig
-        The model and the devices.
+        The model, of which at most 4,194,304 tokens are asked if it names no longest context, and the devices.
     work
         Everything but the context.
     seconds
@@ -96,7 +90,7 @@ def longest_context(
         As :func:`~opweave.problems.language.posed.fastest_pass`.
     """
     more = tuple(constraints)
-    most, limit = model.longest or LONGEST, math.inf if seconds is None else seconds
+    most, limit = model.longest or 2**22, math.inf if seconds is None else seconds
 
     def settled(now: Progress) -> bool:
         """Whether there is a plan within the limit, or the proof that there is none."""
