@@ -46,7 +46,8 @@ def assemble(config: Config, tensors: Iterable[Held], name: str) -> LanguageMode
             outside[tensor.place].append(tensor)
         else:
             inside[tensor.layer].setdefault(tensor.place, []).append(tensor)
-    table = max(outside["embedding"], key=lambda tensor: tensor.bytes, default=None)
+    rows = (whole.number("vocabulary"),)  # the smaller one, if further tables of tokens stand beside it
+    table = min(outside["embedding"], key=lambda each: (each.shape[:1] != rows, each.bytes), default=None)
     if table is None:
         raise InvalidInputError(f"{config.where}: the embedding of tokens is missing; is this a part of a split model?")
     head = outside["head"]

@@ -206,7 +206,8 @@ VALUES = [None, True, -1, 0, 1, 3, 2**26, 2**60, 1.5, 1e300, "x", "", [], [1], {
 @pytest.mark.parametrize("name", [*CONFIGS, *CLASSES])
 def test_damaged_configurations_are_read_or_refused(name: str) -> None:
     rng, data = random.Random(name), (CONFIGS | CLASSES)[name][0]
-    small = dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_experts_per_tok"), 2)
+    two = "num_hidden_layers n_layer n_layers num_layers num_experts_per_tok num_experts_per_token top_k_experts"
+    small = dict.fromkeys(two.split(), 2)
     small |= dict.fromkeys(("n_routed_experts", "num_experts"), 4)
     data = data | {key: value for key, value in small.items() if key in data}
     data = {key: value[:2] if isinstance(value, list) else value for key, value in data.items()}
