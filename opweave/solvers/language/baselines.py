@@ -10,85 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.problems.constraints import means
-from opweave.problems.graph_arrays import topological_order
 from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.plans import fits, memory_used, plan_of, report, shortage
+from opweave.solvers.language.blocks import Layers
+from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.plans import fits, plan_of, report, shortage
 from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.solve import solve
-
-
-class Layers:
-    """What runtimes that think in layers see: runs of operators whose modules are in the same one, such as "layers.3".
-
-    Attributes
-    ----------
-    layer
-        The layer of every operator; -1 for what is before the layers, and their number for what is after them.
-    count
-        Number of layers.
-    able
-        Devices that may run every layer and hold something.
-    seconds
-        Of all layers on each of these.
-
-    Raises
-    ------
-    NoPlanError
-        If there are no layers, or no device may run them all.
-    """
-
-    def __init__(self, problem: Placement, instance: PlacementInstance, arrays: PlacementArrays) -> None:
-        self.arrays, operators = arrays, problem.graph.operators
-        order = topological_order(instance.after)
-        homes = [operators[v].module.rpartition(".")[0] for v in order]
-        self.inside = np.asarray([bool(home) for home in homes])
-        if not self.inside.any():
-            raise NoPlanError("the operators' modules name no layers, such as 'layers.3.attention'")
-        begins = self.inside & np.asarray([True, *(a != b for a, b in pairwise(homes))])
-        number = np.cumsum(begins) - 1
-        self.count = int(number[-1]) + 1
-        number[~self.inside & (number >= 0)] = self.count
-        self.layer = number[np.argsort(order)]
-        self.inside = self.inside[np.argsort(order)]
-        self.ends = [np.flatnonzero(self.layer == place) for place in (-1, self.count)]
-        self.experts = np.asarray([op.kind == "experts" for op in operators])
-        seconds = arrays.seconds[self.inside].sum(axis=0)
-        self.able = np.flatnonzero(np.isfinite(seconds) & (arrays.capacity > 0))
-        if not len(self.able):
-            raise NoPlanError("no device may run every layer and has memory")
-        self.seconds = np.maximum(seconds[self.able], 1e-300)
-
-    def devices(self, homes: IntArray, first: int, last: int) -> IntArray:
-        """The device of every operator, given those of the layers and of what is before and after them.
-
-        Operators outside layers that may not run there go to the first device that may run them.
-        """
-        device = np.concatenate([homes, [last, first]])[self.layer]
-        may = np.isfinite(self.arrays.seconds)
-        stray = ~self.inside & ~may[np.arange(len(may)), device]
-        device[stray] = may[stray].argmax(axis=1)
-        return device
-
-    def moved(self, device: IntArray, members: IntArray, k: int) -> bool:
-        """Move operators to a device if they fit there."""
-        before = device[members]
-        device[members] = k
-        if memory_used(self.arrays, device)[k] <= self.arrays.capacity[k]:
-            return True
-        device[members] = before
-        return False
 
 
 def equal(layers: Layers) -> IntArray:

@@ -9,16 +9,19 @@ If there is no path, there is no plan: no memory elsewhere is counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from opweave.problems.constraints import means
+from opweave.problems.graph_arrays import topological_order
 from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.language.baselines import Layers
 from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.plans import memory_used
+from opweave.solvers.rules import NoPlanError
 
 MOST_IN_ANY_ORDER = 7
 """Most devices of which every order is tried; more stand in the order of the cluster."""
@@ -34,6 +37,68 @@ NOWHERE = -1
 
 EVENLY = 1e-9
 """Part of the seconds by which unequal blocks and other orders count as slower, so that equal plans are even."""
+
+
+class Layers:
+    """What runtimes that think in layers see: runs of operators whose modules are in the same one, such as "layers.3".
+
+    Attributes
+    ----------
+    layer
+        The layer of every operator; -1 for what is before the layers, and their number for what is after them.
+    count
+        Number of layers.
+    able
+        Devices that may run every layer and hold something.
+    seconds
+        Of all layers on each of these.
+
+    Raises
+    ------
+    NoPlanError
+        If there are no layers, or no device may run them all.
+    """
+
+    def __init__(self, problem: Placement, instance: PlacementInstance, arrays: PlacementArrays) -> None:
+        self.arrays, operators = arrays, problem.graph.operators
+        order = topological_order(instance.after)
+        homes = [operators[v].module.rpartition(".")[0] for v in order]
+        self.inside = np.asarray([bool(home) for home in homes])
+        if not self.inside.any():
+            raise NoPlanError("the operators' modules name no layers, such as 'layers.3.attention'")
+        begins = self.inside & np.asarray([True, *(a != b for a, b in pairwise(homes))])
+        number = np.cumsum(begins) - 1
+        self.count = int(number[-1]) + 1
+        number[~self.inside & (number >= 0)] = self.count
+        self.layer = number[np.argsort(order)]
+        self.inside = self.inside[np.argsort(order)]
+        self.ends = [np.flatnonzero(self.layer == place) for place in (-1, self.count)]
+        self.experts = np.asarray([op.kind == "experts" for op in operators])
+        seconds = arrays.seconds[self.inside].sum(axis=0)
+        self.able = np.flatnonzero(np.isfinite(seconds) & (arrays.capacity > 0))
+        if not len(self.able):
+            raise NoPlanError("no device may run every layer and has memory")
+        self.seconds = np.maximum(seconds[self.able], 1e-300)
+
+    def devices(self, homes: IntArray, first: int, last: int) -> IntArray:
+        """The device of every operator, given those of the layers and of what is before and after them.
+
+        Operators outside layers that may not run there go to the first device that may run them.
+        """
+        device = np.concatenate([homes, [last, first]])[self.layer]
+        may = np.isfinite(self.arrays.seconds)
+        stray = ~self.inside & ~may[np.arange(len(may)), device]
+        device[stray] = may[stray].argmax(axis=1)
+        return device
+
+    def moved(self, device: IntArray, members: IntArray, k: int) -> bool:
+        """Move operators to a device if they fit there."""
+        before = device[members]
+        device[members] = k
+        if memory_used(self.arrays, device)[k] <= self.arrays.capacity[k]:
+            return True
+        device[members] = before
+        return False
 
 
 class Blocks(Layers):

@@ -20,9 +20,6 @@ from opweave.solvers.questions.sweep import Sweep, sweep
 from opweave.solvers.run import Progress
 from opweave.solvers.solve import solve
 
-SOLVER = "layers"
-"""The solver of every question."""
-
 MOST_MACHINES = 4
 """Most machines of which all sets are compared; of more, each alone, all but one, and all."""
 
@@ -98,7 +95,7 @@ def longest_context(
 
     def answer(context: int, callback: Callable[[Progress], bool] | None) -> Result[Schedule]:
         problem = fastest_pass(model, rig, work.model_copy(update={"context": context}), constraints=more)
-        return solve(problem, solver=SOLVER, time_limit=time_limit, callback=callback)
+        return solve(problem, solver="layers", time_limit=time_limit, callback=callback)
 
     steps = -(-most // step)
     low, high, why, proved = 0, steps + 1, None, True
@@ -143,7 +140,7 @@ def fastest_in_blocks(
         As :func:`~opweave.problems.language.posed.fastest_pass`.
     """
     problem = fastest_pass(model, rig, work, constraints=in_blocks(model, rig, work))
-    return solve(problem, solver=SOLVER, time_limit=time_limit, seed=seed)
+    return solve(problem, solver="layers", time_limit=time_limit, seed=seed)
 
 
 def which_machines(
@@ -198,7 +195,7 @@ def _compared(
 
     what, rigs = choices
     ways = {what: {name: on(rig) for name, rig in rigs.items()}}
-    return sweep(on(whole)(None), ways, solver=SOLVER, time_limit=time_limit)
+    return sweep(on(whole)(None), ways, solver="layers", time_limit=time_limit)
 
 
 def next_bytes(
