@@ -23,7 +23,7 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.plans import memory_used
 from opweave.solvers.rules import NoPlanError
 
-MOST_IN_ANY_ORDER = 7
+MOST_IN_ANY_ORDER = 9
 """Most devices of which every order is tried; more stand in the order of the cluster."""
 
 MARGINS = (1.0, 0.98, 0.95, 0.9, 0.8)
