@@ -33,8 +33,7 @@ import opweave as ow
 from benchmarks.models.gguf_nets import Net, generated
 from benchmarks.tables import data, run_parts, show, table
 from opweave.adapters.llm.config import from_config
-from opweave.problems.language.model import LanguageModel, Weights
-from opweave.problems.language.number_types import stored_bytes
+from opweave.problems.language.model import LanguageModel, Weights, stored_bytes
 from opweave.problems.language.posed import fastest_pass
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload
@@ -172,7 +171,7 @@ def layers_chosen(log: Mapping[str, Any]) -> tuple[list[int], int]:
     host = ow.Device(name="host", memory_bytes=2**40, flops_per_second=1e12, memory_bandwidth=5e10)
     rig = Rig(cluster=ow.Cluster(devices=[*devices, host], shared=1e10), host="host")
     problem = fastest_pass(model, rig, work)
-    plan = ow.solve(problem, solver="llama_fit").solution
+    plan = ow.solve(problem, solver="llama_fit").plan
     found = []
     for name in names:
         here = {op for op, device in plan.device.items() if device == name}

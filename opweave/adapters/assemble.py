@@ -45,14 +45,14 @@ class Node:
     flops, workspace_bytes
         As in :class:`~opweave.problems.graph.Operator`, without the bodies.
     bodies
-        Graphs that the node runs inside it (branches, bodies of loops), at most one at a time: its workspace is what
-        the largest one needs in its order, and the operations of each count once.
+        Graphs that the node runs inside it (branches, bodies of loops), at most one at a time: it reads their
+        parameters, its workspace is what the largest one needs in its order, and the operations of each count once.
     word
         A word for the kind that :func:`~opweave.adapters.graphs.kinds.runs_in_place` knows.
     over
         The input over which the runtime writes the output in any case.
     weights
-        Further constants that the node reads, such as those of a graph inside it.
+        Further constants that the node reads.
     looks, changes
         Keys of the state (variables, tables) that the node reads, and of the state that it changes: it runs after
         earlier changes, and a change also after earlier reads.
@@ -123,7 +123,11 @@ def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
     """
     values, fixed, source = dict(parts.values), set(parts.constants), dict[Hashable, Hashable]()
     planned: list[Node] = []
-    for node in parts.nodes:
+    for listed in parts.nodes:
+        inner = {(id(body), each.id): each for body in listed.bodies for each in body.parameters}
+        values |= {key: Value(f"{listed.name}/{each.id}", each.bytes, None, "") for key, each in inner.items()}
+        fixed.update(inner)
+        node = replace(listed, weights=[*listed.weights, *inner]) if inner else listed
         first = node.inputs[0] if node.inputs else None
         if node.view and first in fixed and not node.changes:  # another name for a constant
             source |= dict.fromkeys(node.outputs, source.get(first, first))
@@ -138,32 +142,25 @@ def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
     used = _once([*parts.inputs, *read, *made, *(key for key in parts.outputs if key not in fixed)])
     names, ids = UniqueNames(), UniqueNames()
     name = {key: names.take(values[key].name) for key in used}
+    owner = {node.outputs[0]: node.inputs[0] for node in planned if _is_alias(node, values)}
+    owner |= {key: value.owner for key, value in values.items() if value.owner is not None}
+    content: dict[str, object] = {"name": parts.name}
     try:
-        operators = [_operator(node, ids.take(node.name), name, fixed, source, inplace_kinds) for node in planned]
-        owner = {node.outputs[0]: node.inputs[0] for node in planned if _is_alias(node, values)}
-        owner |= {key: value.owner for key, value in values.items() if value.owner is not None}
-        tensors = [
-            Tensor(
-                id=name[key],
-                bytes=values[key].bytes,
-                alias_of=name[owner[key]] if key in owner else None,
-                shape=values[key].shape,
-                dtype=values[key].dtype or None,
-            )
-            for key in used
-            if key not in fixed
+        content["operators"] = [
+            _operator(each, ids.take(each.name), name, fixed, source, inplace_kinds) for each in planned
         ]
-        parameters = [Parameter(id=name[key], bytes=values[key].bytes) for key in read if key in fixed]
+        content["tensors"] = [
+            _tensor(values[key], name[key], name.get(owner.get(key))) for key in used if key not in fixed
+        ]
+        content["parameters"] = [Parameter(id=name[key], bytes=values[key].bytes) for key in read if key in fixed]
     except ValidationError as error:  # from one operator or tensor, such as a name with thousands of characters
         raise complaint(error, f"{where}: {error.title}") from None
-    content = {
-        "name": parts.name,
-        "operators": operators,
-        "tensors": tensors,
-        "parameters": parameters,
-        "outputs": [name[key] for key in _once(parts.outputs) if key not in fixed],
-    }
+    content["outputs"] = [name[key] for key in _once(parts.outputs) if key not in fixed]
     return validated(OpGraph, content, where)
+
+
+def _tensor(value: Value, name: str, owner: str | None) -> Tensor:
+    return Tensor(id=name, bytes=value.bytes, alias_of=owner, shape=value.shape, dtype=value.dtype or None)
 
 
 def _operator(
@@ -204,8 +201,7 @@ def _is_alias(node: Node, values: Mapping[Hashable, Value]) -> bool:
 
 def _in_order_of_state(nodes: Sequence[Node], values: dict[Hashable, Value]) -> list[Node]:
     """Nodes with tensors of 0 bytes from each change of a state to its readers, and from these to the next change."""
-    changed: dict[Hashable, int] = {}
-    readers: dict[Hashable, list[int]] = {}
+    changed, readers = dict[Hashable, list[int]](), dict[Hashable, list[int]]()
     found = list(nodes)
 
     def follow(before: int, after: int) -> None:
@@ -217,13 +213,13 @@ def _in_order_of_state(nodes: Sequence[Node], values: dict[Hashable, Value]) -> 
 
     for place, node in enumerate(nodes):
         for key in _once([*node.looks, *node.changes]):
-            earlier = [changed[key]] if key in changed else []
-            for before in earlier + readers.get(key, []) * (key in node.changes):
+            read = readers.setdefault(key, [])
+            for before in changed.get(key, []) + read * (key in node.changes):
                 follow(before, place)
             if key in node.changes:
-                changed[key], readers[key] = place, []
+                changed[key], readers[key] = [place], []
             else:
-                readers.setdefault(key, []).append(place)
+                read.append(place)
     return found
 
 

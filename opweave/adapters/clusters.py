@@ -92,12 +92,11 @@ def check_links(cluster: Cluster) -> None:
     InvalidInputError
         Names the device.
     """
-    if len(cluster.devices) == 1:
-        return
     linked = cluster.effective_bandwidth > 0
     np.fill_diagonal(linked, val=False)
-    for index, alone in enumerate(cluster.devices):
-        if not linked[index].any() and not linked[:, index].any():
-            raise InvalidInputError(
-                f"device {alone.name!r} has no link to any other device; give it a bandwidth above 0, or leave it out"
-            )
+    alone = np.flatnonzero(~linked.any(axis=0) & ~linked.any(axis=1))
+    if len(alone) and len(cluster.devices) > 1:
+        name = cluster.devices[alone[0]].name
+        raise InvalidInputError(
+            f"device {name!r} has no link to any other device; give it a bandwidth above 0, or leave it out"
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import MAX_BYTES
@@ -90,15 +91,11 @@ def advice(left: Sequence[OpenDimension], example: Mapping[str, int] | None, whe
             "command line with --dim NAME=SIZE for each"
         )
     python = ", ".join(f'"{key}": {example[key]}' for key in keys)
-    words = " ".join(f"--dim {_shell(key)}={example[key]}" for key in keys)
+    words = " ".join(f"--dim {quote(key)}={example[key]}" for key in keys)
     return InvalidInputError(
         f"{where}: the inputs have open dimensions; give their sizes, e.g. dims={{{python}}}, or on the command line "
         f"{words}"
     )
-
-
-def _shell(key: str) -> str:
-    return key if key.replace("_", "").replace(":", "").replace(".", "").isalnum() else f"'{key}'"
 
 
 def filled(

@@ -11,24 +11,20 @@ import re
 import secrets
 import stat
 import zlib
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO
-
-import numpy as np
 
 from opweave.adapters.error_messages import plain
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.words import repeated
 
 PathLike = str | os.PathLike[str]
 
-_CHUNK = 1 << 20
-
 # Possessive quantifiers keep the scan linear on hostile text; an unterminated string runs to the end.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def place(path: object) -> str:
@@ -92,8 +88,8 @@ def mapped(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[mmap.
 @contextlib.contextmanager
 def _opened(path: PathLike, limits: Limits) -> Iterator[IO[bytes]]:
     """Open a regular file of a permitted size; every error is a sentence."""
-    where = place(path)
-    try:
+    missing = "there is no such file; check the name and the folder"
+    with _politely(path, missing, "cannot be read ({}); check the file") as where:
         about = Path(path).stat()
         if stat.S_ISDIR(about.st_mode):
             raise InvalidInputError(f"{where}: this is a folder; name a file inside it")
@@ -106,37 +102,40 @@ def _opened(path: PathLike, limits: Limits) -> Iterator[IO[bytes]]:
             )
         with Path(path).open("rb") as file:
             yield file
+
+
+@contextlib.contextmanager
+def _politely(path: PathLike, missing: str, unable: str) -> Iterator[str]:
+    """Turn errors of the operating system into sentences; {} is the reason why something cannot be done."""
+    where = place(path)
+    try:
+        yield where
     except FileNotFoundError:
-        raise InvalidInputError(f"{where}: there is no such file; check the name and the folder") from None
+        raise InvalidInputError(f"{where}: {missing}") from None
     except OSError as error:
-        raise InvalidInputError(f"{where}: cannot be read ({error.strerror or error}); check the file") from None
+        raise InvalidInputError(f"{where}: {unable.format(error.strerror or error)}") from None
+    except InvalidInputError:
+        raise
     except ValueError as error:
-        if isinstance(error, InvalidInputError):
-            raise
         raise InvalidInputError(f"{where}: this is not a file name ({error})") from None
 
 
 def _unpacked(file: IO[bytes], where: str, limits: Limits) -> bytes:
     """Unpack a gzip file with a cap, so that a small file cannot fill the memory."""
-    parts: list[bytes] = []
-    size = 0
     try:
-        with gzip.GzipFile(fileobj=file, mode="rb") as packed:
-            while chunk := packed.read(_CHUNK):
-                size += len(chunk)
-                if size > limits.unpacked_bytes:
-                    raise LimitExceededError(
-                        f"{where}: unpacks to more than the limit of {limits.unpacked_bytes:,} bytes; "
-                        "raise Limits(unpacked_bytes=...) if you trust it"
-                    )
-                parts.append(chunk)
+        data = gzip.GzipFile(fileobj=file).read(limits.unpacked_bytes + 1)
     except EOFError:
         raise InvalidInputError(f"{where}: the gzip file ends too early; download or write it again") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InvalidInputError(
             f"{where}: not a valid gzip file ({error}); write it again, or drop '.gz' from its name if it is not packed"
         ) from None
-    return b"".join(parts)
+    if len(data) > limits.unpacked_bytes:
+        raise LimitExceededError(
+            f"{where}: unpacks to more than the limit of {limits.unpacked_bytes:,} bytes; "
+            "raise Limits(unpacked_bytes=...) if you trust it"
+        )
+    return data
 
 
 def read_json(path: PathLike, *, limits: Limits = DEFAULT_LIMITS, constants: Collection[str] = ()) -> object:
@@ -174,13 +173,12 @@ def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS, cons
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            counts = Counter(key for key, _ in pairs)
-            repeated = next(key for key, count in counts.items() if count > 1)
-            raise InvalidInputError(f"{where}: key {plain(repeated)!r} appears twice in one object; keep one of them")
+            twice = plain(str(repeated([key for key, _ in pairs])))
+            raise InvalidInputError(f"{where}: key {twice!r} appears twice in one object; keep one of them")
         return found
 
     try:
-        parsed: object = json.loads(text, parse_constant=constant, object_pairs_hook=unique)
+        return json.loads(text, parse_constant=constant, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         advice = "the text ends too early, so the file may be cut off" if cut else "correct it there"
@@ -191,49 +189,34 @@ def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS, cons
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{where}: holds a number with thousands of digits; write a smaller one") from None
-    return parsed
 
 
 def _check_nesting(data: bytes, where: str, cap: int) -> None:
-    """Refuse deep nesting before the recursive parser sees it."""
-    signs = np.zeros(256, dtype=np.int8)
-    signs[[ord("["), ord("{")]] = 1
-    signs[[ord("]"), ord("}")]] = -1
-    depth = 0
-    bare = _STRING.sub(b"", data)
-    for begin in range(0, len(bare), _CHUNK):
-        steps = np.cumsum(signs[np.frombuffer(bare, np.uint8, min(_CHUNK, len(bare) - begin), begin)], dtype=np.int64)
-        if depth + int(steps.max()) > cap:
-            raise LimitExceededError(
-                f"{where}: arrays and objects are nested deeper than {cap}, which no opweave file is; check the file"
-            )
-        depth += int(steps[-1])
+    """Refuse deep nesting before the recursive parser sees it: take the innermost brackets away, level by level."""
+    left = _STRING.sub(b"", data).translate(bytes.maketrans(b"{}", b"[]"), _NO_BRACKETS)
+    for _ in range(cap):
+        left = left.replace(b"[]", b"")
+    if left.count(b"[") > cap or b"[]" in left:
+        raise LimitExceededError(
+            f"{where}: arrays and objects are nested deeper than {cap}, which no opweave file is; check the file"
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Consecutive bytes of a file."""
+def check_counts(data: Mapping[str, object], caps: Mapping[str, int], where: str) -> None:
+    """Check the lengths of lists before anything is built from the data.
 
-    path: Path
-    begin: int
-    size: int
-
-
-Segment = bytes | Span
-"""A part of a file that is to be written."""
-
-
-def size_of(parts: Sequence[Segment]) -> int:
-    """Bytes of all segments together."""
-    return sum(len(part) if isinstance(part, bytes) else part.size for part in parts)
+    Raises
+    ------
+    LimitExceededError
+        Names the list.
+    """
+    for field, cap in caps.items():
+        rows = data.get(field)
+        if isinstance(rows, list | tuple) and len(rows) > cap:
+            raise LimitExceededError(f"{where}: {field} has {len(rows):,} entries, over the limit of {cap:,}")
 
 
-def write_bytes(path: PathLike, data: bytes) -> None:
-    """Write a file atomically; see :func:`write_segments`."""
-    write_segments(path, [data])
-
-
-def write_segments(path: PathLike, parts: Sequence[Segment], *, mode: int | None = None) -> None:
+def write_bytes(path: PathLike, *parts: bytes | memoryview, mode: int | None = None) -> None:
     """Write a file atomically: write a temporary file in the same folder, then rename it.
 
     A link is followed, so it remains a link. A device or pipe (``/dev/stdout``) is written to directly.
@@ -241,27 +224,27 @@ def write_segments(path: PathLike, parts: Sequence[Segment], *, mode: int | None
     Parameters
     ----------
     path
-        The file; the segments may be parts of the file that it replaces.
+        The file; the parts may be views of the file that it replaces.
     parts
-        Its content. What lies in files is copied without passing through this process's memory as a whole.
+        Its content. Views of mapped files are copied without passing through this process's memory as a whole.
     mode
         Its permissions; None for those of the file that it replaces, or the usual ones.
 
     Raises
     ------
     InvalidInputError
-        When the path cannot be written to, or a segment cannot be read; then nothing has changed.
+        When the path cannot be written to; then nothing has changed.
     """
-    with _polite_writing(path):
+    with _writing(path):
         target = Path(path).resolve()
         if target.exists() and not target.is_file() and not target.is_dir():
             with target.open("wb") as file:
-                _write(file, parts)
+                file.writelines(parts)
             return
         temporary = _neighbour(target)
         try:
             with temporary.open("xb") as file:
-                _write(file, parts)
+                file.writelines(parts)
                 file.flush()
                 if all(isinstance(part, bytes) for part in parts):  # what was copied is still where it came from
                     os.fsync(file.fileno())
@@ -273,32 +256,6 @@ def write_segments(path: PathLike, parts: Sequence[Segment], *, mode: int | None
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-
-
-def _write(file: IO[bytes], parts: Sequence[Segment]) -> None:
-    with contextlib.ExitStack() as opened:
-        sources: dict[Path, IO[bytes]] = {}
-        for part in parts:
-            if isinstance(part, bytes):
-                file.write(part)
-                continue
-            if part.path not in sources:
-                sources[part.path] = opened.enter_context(part.path.open("rb"))
-            _copy(sources[part.path], file, part)
-
-
-def _copy(source: IO[bytes], target: IO[bytes], span: Span) -> None:
-    """Copy block by block."""
-    source.seek(span.begin)
-    left = span.size
-    while left:
-        block = source.read(min(left, _CHUNK))
-        if not block:
-            raise InvalidInputError(
-                f"{plain(str(span.path))}: the file is shorter than its model says; download it again"
-            )
-        target.write(block)
-        left -= len(block)
 
 
 def write_text(path: PathLike, text: str) -> None:
@@ -322,13 +279,12 @@ def check_writable(path: PathLike) -> None:
     InvalidInputError
         When the path is a folder, or files cannot be created in its folder.
     """
-    with _polite_writing(path):
+    with _writing(path):
         target = Path(path).resolve()
         if target.is_dir():
             raise IsADirectoryError(21, "it is a folder")
-        if target.exists() and not target.is_file():
-            return
-        _try_folder(target.parent)
+        if target.is_file() or not target.exists():
+            _try_folder(target.parent)
 
 
 def check_folder_writable(path: PathLike) -> None:
@@ -339,7 +295,7 @@ def check_folder_writable(path: PathLike) -> None:
     InvalidInputError
         When the path is a file, or files cannot be created in the folder.
     """
-    with _polite_writing(path):
+    with _writing(path):
         folder = Path(path).resolve()
         while not folder.exists():
             folder = folder.parent
@@ -354,10 +310,9 @@ def make_folder(path: PathLike) -> Path:
     InvalidInputError
         When the folder cannot be created.
     """
-    with _polite_writing(path):
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    with _writing(path):
+        Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path)
 
 
 def _try_folder(folder: Path) -> None:
@@ -374,15 +329,6 @@ def _neighbour(target: Path) -> Path:
     return target.with_name(f".opweave-{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
-@contextlib.contextmanager
-def _polite_writing(path: PathLike) -> Iterator[None]:
-    where = place(path)
-    try:
-        yield
-    except FileNotFoundError:
-        raise InvalidInputError(f"{where}: its folder does not exist; create it or choose another place") from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InvalidInputError(f"{where}: cannot be written ({reason}); choose another place") from None
-    except ValueError as error:
-        raise InvalidInputError(f"{where}: this is not a file name ({error})") from None
+def _writing(path: PathLike) -> contextlib.AbstractContextManager[str]:
+    missing = "its folder does not exist; create it or choose another place"
+    return _politely(path, missing, "cannot be written ({}); choose another place")

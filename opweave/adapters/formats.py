@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import os
 import tomllib
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from opweave.adapters.files import PathLike
 from opweave.problems.errors import InvalidInputError
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+FRAMEWORKS: Mapping[str, Mapping[str, Any]] = _TABLE["frameworks"]
+"""The readers of every framework's models, and which arguments of ``load`` only some of them take."""
+
+MEANT_FOR: Mapping[str, str] = _TABLE["meant_for"]
+"""What is said when a model of another framework gets such an argument."""
 
 _SUFFIXES: Mapping[str, str] = _TABLE["read"]
 
@@ -43,10 +49,9 @@ def check_content(path: PathLike, name: str) -> None:
     InvalidInputError
         Says what the file is, and what to do.
     """
-    content, family = content_of(path), family_of(path)
-    if content is not None and content[1] == ".json.gz" and os.fspath(path).lower().endswith(".gz"):
-        return  # packed, as its name says
-    if content is not None and content[1] and family and _SUFFIXES.get(content[1]) != family:
+    _, ending = content_of(path)
+    packed = ending == ".json.gz" and os.fspath(path).lower().endswith(".gz")
+    if ending and not packed and family_of(path) not in ("", _SUFFIXES.get(ending)):
         raise refusal(path, name)
 
 
@@ -63,15 +68,11 @@ def refusal(path: PathLike, name: str) -> InvalidInputError:
         if (file / "saved_model.pb").is_file():
             return InvalidInputError(f"{name}: this is a SavedModel of TensorFlow; {_TABLE['saved_model']}")
         return InvalidInputError(f"{name}: this is a folder; name a file inside it")
-    content = content_of(path)
-    if content is not None:
-        what, wanted = content
-        if wanted in _SUFFIXES:
-            return InvalidInputError(f"{name}: this is {what}; give it a name that ends in {wanted}")
-        if wanted and _ADVICE.get(suffix) != _ADVICE[wanted]:
-            return InvalidInputError(f"{name}: this is {what}: {_ADVICE[wanted]}")
-        if what == "TorchScript":
-            return InvalidInputError(f"{name}: {_ADVICE['.torchscript']}")
+    what, wanted = content_of(path)
+    if wanted in _SUFFIXES:
+        return InvalidInputError(f"{name}: this is {what}; give it a name that ends in {wanted}")
+    if wanted and _ADVICE.get(suffix) != _ADVICE[wanted]:
+        return InvalidInputError(f"{name}: this is {what}: {_ADVICE[wanted]}")
     if suffix == ".bin" and file.with_suffix(".xml").is_file():
         return InvalidInputError(f"{name}: these are the weights of an OpenVINO model; name the .xml file beside it")
     if suffix in _ADVICE:
@@ -79,23 +80,12 @@ def refusal(path: PathLike, name: str) -> InvalidInputError:
     return InvalidInputError(f"{name}: opweave reads {_TABLE['all']}; rename or export the model")
 
 
-def content_of(path: PathLike) -> tuple[str, str] | None:
-    """What a file is by its content, and the ending that its name should have; None if that is not known."""
+def content_of(path: PathLike) -> tuple[str, str]:
+    """What a file is by its content, and the ending that its name should have; empty if that is not known."""
     try:
         with Path(path).open("rb") as file:
             head = file.read(16)
-        if head.startswith(b"PK\x03\x04") and _is_torchscript(path):
-            return "TorchScript", ""
     except (OSError, ValueError):
-        return None
+        return "", ""
     rows = (row for row in _TABLE["magic"] if head[row["at"] :].startswith(bytes.fromhex(row["hex"])))
-    return next(((row["is"], row["ending"]) for row in rows), None)
-
-
-def _is_torchscript(path: PathLike) -> bool:
-    """Whether a zip archive has the program of TorchScript; only its list of names is read."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any("/code/" in name for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        return False
+    return next(((row["is"], row["ending"]) for row in rows), ("", ""))

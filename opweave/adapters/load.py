@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ValidationError
 
 from opweave.adapters.error_messages import complaint, validated
-from opweave.adapters.files import PathLike, place, read_json, write_text
-from opweave.adapters.formats import check_content, family_of, refusal
+from opweave.adapters.files import PathLike, check_counts, place, read_json, write_text
+from opweave.adapters.formats import FRAMEWORKS, MEANT_FOR, check_content, family_of, refusal
 from opweave.adapters.graphs.kinds import INPLACE_KINDS
 from opweave.adapters.graphs.node_edge import from_node_edge
 from opweave.adapters.onnx.session import profile_costs
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
-from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.plugins import load_plugins
@@ -36,27 +36,6 @@ if TYPE_CHECKING:
     from opweave.problems.language.workload import Phase
 
 AnyProblem = Problem[Any, Any]
-
-READERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "torch": ("torch.read:from_torch", ("args", "kwargs")),
-    "keras": ("keras.read:from_keras", ("dims",)),
-    "onnx": ("onnx.read:from_onnx", ("dims", "inputs")),
-    "tflite": ("tflite.read:from_tflite", ("dims",)),
-    "openvino": ("openvino.read:from_openvino", ("dims",)),
-}
-"""The reader of every framework's models, and which arguments of :func:`load` only some of them take."""
-
-_GEOMETRIES = {
-    "torch": "torch.kinds:torch_geometry",
-    "keras": "keras.read:keras_geometry",
-    "onnx": "onnx.kinds:onnx_geometry",
-}
-
-_MEANT_FOR = {
-    ("args", "kwargs"): "args and kwargs are for PyTorch modules; the inputs of this one are known",
-    ("dims",): "dims are for .onnx, .tflite and .xml files and Keras; this model's sizes are already fixed",
-    ("inputs",): "inputs are for ONNX models; a PyTorch module takes args and kwargs",
-}
 
 
 def load(
@@ -128,10 +107,10 @@ def load(
         )
     if dims is not None and not isinstance(dims, Mapping):
         raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')
-    reader, takes = READERS.get(family, ("", ()))
+    takes: Sequence[str] = FRAMEWORKS.get(family, {}).get("takes", ())
     given: Mapping[str, object] = {"args": args, "kwargs": kwargs, "dims": dims, "inputs": inputs}
-    for arguments, why in _MEANT_FOR.items():
-        if any(given[argument] for argument in arguments if argument not in takes):
+    for argument, why in MEANT_FOR.items():
+        if argument not in takes and given[argument]:
             raise InvalidInputError(f"{name}: {why}")
     if isinstance(model, str | os.PathLike):
         check_content(model, name)
@@ -142,8 +121,8 @@ def load(
         return read_graph(cast("PathLike", model), context=context, phase=phase, limits=limits)
     if context is not None or phase is not None:
         raise InvalidInputError(f"{name}: context and phase are for language models; its inputs have fixed sizes")
-    if reader:
-        read: Callable[..., OpGraph] = resolve_name(f"opweave.adapters.{reader}")
+    if family in FRAMEWORKS:
+        read: Callable[..., OpGraph] = resolve_name(f"opweave.adapters.{FRAMEWORKS[family]['read']}")
         own = {argument: given[argument] for argument in takes}
         return read(model, **own, inplace_kinds=inplace_kinds, limits=limits)
     if not isinstance(model, str | os.PathLike):
@@ -212,9 +191,10 @@ def geometry(
     if graph is None:
         graph = load(model, args=args, kwargs=kwargs, dims=dims, limits=limits)
     family = family_of(model)
-    if family not in _GEOMETRIES:
+    reader = FRAMEWORKS.get(family, {}).get("geometry")
+    if reader is None:
         return {}
-    read: Callable[..., dict[str, Geometry]] = resolve_name(f"opweave.adapters.{_GEOMETRIES[family]}")
+    read: Callable[..., dict[str, Geometry]] = resolve_name(f"opweave.adapters.{reader}")
     return read(model, graph, limits, **({"args": args, "kwargs": kwargs} if family == "torch" else {"dims": dims}))
 
 
@@ -342,11 +322,8 @@ def _object(data: object, name: str) -> dict[str, object]:
 
 
 def _check_counts(graph: Mapping[str, object], name: str, limits: Limits) -> None:
-    """Check the sizes before anything is built from the data."""
-    for field, cap in (("operators", limits.operators), ("tensors", limits.tensors), ("parameters", limits.tensors)):
-        rows = graph.get(field)
-        if isinstance(rows, list) and len(rows) > cap:
-            raise LimitExceededError(f"{name}: {field} has {len(rows):,} entries, over the limit of {cap:,}")
+    caps = {"operators": limits.operators, "tensors": limits.tensors, "parameters": limits.tensors}
+    check_counts(graph, caps, name)
 
 
 def _instead(data: Mapping[str, object]) -> str:

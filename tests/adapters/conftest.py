@@ -25,25 +25,12 @@ DATA = Path(__file__).parents[1] / "data"
 @pytest.fixture
 def graph() -> OpGraph:
     """Two branches behind one input: the wide one first keeps 9 bytes less alive than the listed order."""
-    return OpGraph(
-        name="two branches",
-        tensors=[
-            Tensor(id="x", bytes=1),
-            Tensor(id="a", bytes=10),
-            Tensor(id="b", bytes=12),
-            Tensor(id="a1", bytes=1),
-            Tensor(id="b1", bytes=1),
-            Tensor(id="y", bytes=2),
-        ],
-        operators=[
-            Operator(id="grow a", kind="Conv", inputs=["x"], outputs=["a"]),
-            Operator(id="grow b", kind="Conv", inputs=["x"], outputs=["b"]),
-            Operator(id="shrink a", kind="Conv", inputs=["a"], outputs=["a1"]),
-            Operator(id="shrink b", kind="Conv", inputs=["b"], outputs=["b1"]),
-            Operator(id="join", kind="Concat", inputs=["a1", "b1"], outputs=["y"]),
-        ],
-        outputs=["y"],
-    )
+    sizes = {"x": 1, "a": 10, "b": 12, "a1": 1, "b1": 1, "y": 2}
+    steps = [("grow a", "x", "a"), ("grow b", "x", "b"), ("shrink a", "a", "a1"), ("shrink b", "b", "b1")]
+    operators = [Operator(id=name, kind="Conv", inputs=[read], outputs=[made]) for name, read, made in steps]
+    join = Operator(id="join", kind="Concat", inputs=["a1", "b1"], outputs=["y"])
+    tensors = [Tensor(id=name, bytes=size) for name, size in sizes.items()]
+    return OpGraph(name="two branches", tensors=tensors, operators=[*operators, join], outputs=["y"])
 
 
 @pytest.fixture
@@ -110,21 +97,12 @@ def _interrupted(problem: MemoryOrdering, run: SolverRun) -> Outcome:
 def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only these solvers: quick, known, and none of the real ones."""
     kind = "memory_ordering"
+    gap, away, options = frozenset({Feature.GAP}), "pip install 'opweave[away]'", {"depth": "how deep"}
     fakes = [
-        Solver(
-            "auto", kind, "plan", _solve_auto, "the best by hand", "optimum", frozenset({Feature.GAP}), ("violations",)
-        ),
-        Solver(
-            "definition",
-            kind,
-            "algorithm",
-            _solve_definition,
-            "as listed",
-            options={"depth": "how deep"},
-            baseline=True,
-        ),
+        Solver("auto", kind, "plan", _solve_auto, "the best by hand", "optimum", gap, ("violations",)),
+        Solver("definition", kind, "algorithm", _solve_definition, "as listed", options=options, baseline=True),
         Solver("ctrl-c", kind, "algorithm", _interrupted, "interrupted after its first order"),
-        Solver("away", kind, "engine", _solve_auto, "not here", missing=lambda: "pip install 'opweave[away]'"),
+        Solver("away", kind, "engine", _solve_auto, "not here", missing=lambda: away),
     ]
     monkeypatch.setattr(registry, "_KINDS", ())
     monkeypatch.setattr(registry, "_SOLVERS", {(kind, fake.name): fake for fake in fakes})

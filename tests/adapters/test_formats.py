@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import opweave as ow
+from tests.adapters.conftest import DATA
 
 
 class Trap:
@@ -16,34 +17,18 @@ class Trap:
         return exec, ("raise SystemExit('unpickled')",)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("net.pb", "tf2onnx"),
-        ("net.h5", "keras.models.load_model"),
-        ("net.keras", "keras.models.load_model"),
-        ("net.mlmodel", "onnxmltools"),
-        ("net.caffemodel", "caffe2onnx"),
-        ("net.prototxt", "caffe2onnx"),
-        ("net.weights", "darknet2onnx"),
-        ("net.pdmodel", "paddle2onnx"),
-        ("net.pkl", "any code"),
-        ("net.joblib", "skl2onnx"),
-        ("net.engine", "compiled for a device"),
-        ("net.ort", "the .onnx file from which it was made"),
-        ("net.task", "unzip"),
-        ("net.onnx_data", "name the .onnx file"),
-        ("net.pt", "torch.export.save"),
-        ("net.docx", "opweave reads .onnx"),
-    ],
-)
-def test_other_formats_name_the_converter(tmp_path: Path, name: str, said: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(b"\0" * 64)
-    with pytest.raises(ow.InvalidInputError) as caught:
-        ow.load(path)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+ADVICE = (DATA / "advice.txt").read_text()
+"""Names of files, and a word that is said about each."""
+
+
+def test_other_formats_name_the_converter(tmp_path: Path) -> None:
+    for row in ADVICE.splitlines():
+        name, _, said = row.partition(": ")
+        (tmp_path / name).write_bytes(b"\0" * 64)
+        with pytest.raises(ow.InvalidInputError) as caught:
+            ow.load(tmp_path / name)
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["net.onnx", "net.tflite", "net.json", "net.bin", "net.pt", "net.xml", "net"])

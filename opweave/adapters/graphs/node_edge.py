@@ -21,12 +21,14 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from opweave.adapters.error_messages import complaint, validated
+from opweave.adapters.files import check_counts
 from opweave.adapters.graphs.kinds import INPLACE_KINDS, runs_in_place
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
-from opweave.problems.spec import Many, repeated
+from opweave.problems.spec import Many, ManyOrNone, _as_tuple, preset
+from opweave.problems.words import repeated
 
 INPUT_KINDS = frozenset({"Input", "InputLayer", "input", "placeholder"})
 """A node of one of these kinds that has no predecessor is a graph input, not an operator."""
@@ -59,7 +61,7 @@ def _row(*parts: str) -> BeforeValidator:
 
 _Id = Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
 _Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]
-_Ids = Many[_Id]
+_Ids = Annotated[tuple[_Id, ...], BeforeValidator(_as_tuple)]
 _Rows = dict[str, list[str]]
 
 
@@ -77,7 +79,7 @@ class _Node(_Part):
     view: bool | None = None
     alias_of: _Id | None = None
     nominal_bytes: _Bytes | None = None
-    out_shape: Annotated[Many[_Bytes] | None, BeforeValidator(_known_shape)] = None
+    out_shape: Annotated[Many[_Bytes] | None, BeforeValidator(_known_shape)] = preset(None)
     dtype: str | None = None
     module: str | None = None
 
@@ -90,8 +92,8 @@ class _Data(_Part):
     name: str = "graph"
     nodes: Annotated[Many[_Node], Field(min_length=1)]
     edges: Many[Annotated[tuple[_Id, _Id], _row("producer id", "consumer id")]]
-    outputs: _Ids | None = None
-    shared_params: Many[Annotated[tuple[_Id, _Bytes, _Ids], _row("name", "bytes", "[node ids]")]] | None = None
+    outputs: ManyOrNone[_Id] = preset(None)
+    shared_params: ManyOrNone[Annotated[tuple[_Id, _Bytes, _Ids], _row("name", "bytes", "[node ids]")]] = preset(None)
 
 
 def from_node_edge(
@@ -137,7 +139,8 @@ def from_node_edge(
     >>> graph.inputs, graph.operators[0].inplace_ok, graph.outputs
     (('x',), True, ('y',))
     """
-    _check_counts(data, where, limits)
+    caps = {"nodes": limits.operators, "edges": limits.edges}
+    check_counts(data, caps | dict.fromkeys(("outputs", "shared_params"), limits.tensors), where)
     found = validated(_Data, data, where)
     _check_names(found, where, limits)
     nodes = {node.id: node for node in found.nodes}
@@ -157,20 +160,6 @@ def from_node_edge(
         )
     except ValidationError as error:
         raise complaint(error, where) from None
-
-
-def _check_counts(data: Mapping[str, object], where: str, limits: Limits) -> None:
-    """Check the sizes before anything is built from the data."""
-    caps = {
-        "nodes": limits.operators,
-        "edges": limits.edges,
-        "outputs": limits.tensors,
-        "shared_params": limits.tensors,
-    }
-    for field, cap in caps.items():
-        rows = data.get(field)
-        if isinstance(rows, list | tuple) and len(rows) > cap:
-            raise LimitExceededError(f"{where}: {field} has {len(rows):,} entries, over the limit of {cap:,}")
 
 
 def _check_names(found: _Data, where: str, limits: Limits) -> None:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
@@ -156,21 +158,17 @@ class _Builder:
 
     def graph(self, model: keras.Model, inplace_kinds: Set[str]) -> OpGraph:
         """Walk through the whole model and make its graph."""
+        import keras
+
         inner = self.functional(model, model.name)
         opened = {tensor.name: tuple(-1 if size is None else size for size in tensor.shape) for tensor in inner.inputs}
         shapes = filled(opened, self._dims, {}, self._where, symbol=_axis, example=_USUAL)
-        given = [self.input(tensor, shapes[tensor.name]) for tensor in inner.inputs]
+        given = [keras.KerasTensor(shapes[each.name], dtype=each.dtype, name=each.name) for each in inner.inputs]
+        for tensor in given:
+            self._keep(tensor, str(tensor.name))
         outputs = [id(tensor) for tensor in self.walk(inner, given, "")]
         parts = Parts(self._where, self._nodes, self._values, self._weights, outputs, [id(tensor) for tensor in given])
         return assemble(parts, self._where, inplace_kinds)
-
-    def input(self, tensor: Any, shape: tuple[int, ...]) -> Any:
-        """Return an input of a closed shape."""
-        import keras
-
-        made = keras.KerasTensor(shape, dtype=tensor.dtype, name=tensor.name)
-        self._add(made, str(tensor.name), f"input {tensor.name!r}")
-        return made
 
     def functional(self, model: Any, path: str, given: tuple[Any, Any] | None = None) -> Any:
         """Return the layer graph of a model; that of a subclassed model is found by calling it on symbols."""
@@ -182,14 +180,20 @@ class _Builder:
         args, kwargs = given or self._called_with(model, path)
         if "training" in inspect.signature(model.call).parameters:
             kwargs = {"training": False} | kwargs
-        try:
+        advice = "use keras.ops inside; if it takes several inputs, load keras.Model(inputs, model(*inputs))"
+        with self._users_code(
+            f"model {path!r} cannot be called on symbols", f", so its layer graph is unknown; {advice}"
+        ):
             return _followed(model, args, kwargs)
-        except Exception as error:  # the user's code may raise anything
-            reason = " ".join(str(error).split())[:160]
-            raise InvalidInputError(
-                f"{self._where}: model {path!r} cannot be called on symbols ({plain(reason)}), so its layer graph is "
-                "unknown; use keras.ops inside; if it takes several inputs, load keras.Model(inputs, model(*inputs))"
-            ) from error
+
+    @contextmanager
+    def _users_code(self, what: str, advice: str) -> Iterator[None]:
+        """Code of the user's may raise anything."""
+        try:
+            yield
+        except Exception as error:
+            reason = plain(" ".join(str(error).split())[:160])
+            raise InvalidInputError(f"{self._where}: {what} ({reason}){advice}") from error
 
     def _called_with(self, model: Any, path: str) -> tuple[Any, Any]:
         """Symbols of the shapes that a subclassed model was built or called with."""
@@ -207,17 +211,10 @@ class _Builder:
 
     def walk(self, model: Any, inputs: list[Any], path: str) -> list[Any]:
         """Call every layer of a model once for each of its nodes, and return the model's outputs."""
-        values = {id(there): here for there, here in zip(model.inputs, inputs, strict=True)}
-        for depth in sorted(model._nodes_by_depth, reverse=True):
-            for node in model._nodes_by_depth[depth]:
-                if node.is_input or any(id(tensor) not in values for tensor in node.input_tensors):
-                    continue
-                args, kwargs = node.arguments.fill_in(values)
-                made = self._call(node.operation, args, kwargs, path)
-                values.update((id(there), here) for there, here in zip(node.outputs, made, strict=True))
-        return [values[id(tensor)] for tensor in model.outputs]
+        made = model._run_through_graph(inputs, operation_fn=lambda layer: partial(self._call, layer, path))
+        return _leaves(made)
 
-    def _call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], path: str) -> list[Any]:
+    def _call(self, layer: Any, path: str, /, *args: Any, **kwargs: Any) -> list[Any]:
         import keras
 
         name = f"{path}/{layer.name}" if path else str(layer.name)
@@ -225,21 +222,26 @@ class _Builder:
             inner = self.functional(layer, name, (args, kwargs))
             return self.walk(inner, _leaves((args, kwargs)), name)
         kind = type(layer).__name__
-        try:
+        what = f"layer {name!r} ({kind}) does not state its output shape"
+        with self._users_code(what, "; give it a compute_output_shape"):
             result = layer.compute_output_spec(*args, **kwargs)
-        except Exception as error:  # a layer of the user's may raise anything
-            reason = " ".join(str(error).split())[:160]
-            raise InvalidInputError(
-                f"{self._where}: layer {name!r} ({kind}) does not state its output shape ({plain(reason)}); give it a "
-                "compute_output_shape"
-            ) from error
         if len(self._nodes) >= self._limits.operators:
             raise LimitExceededError(f"{self._where}: over the limit of {self._limits.operators:,} operators")
         read, given = _leaves((args, kwargs)), _leaves(result)
         made = [keras.KerasTensor(_closed(layer, read, tensor.shape), dtype=tensor.dtype) for tensor in given]
         inputs = list(dict.fromkeys(id(tensor) for tensor in read if id(tensor) in self._values))
         for index, tensor in enumerate(made):
-            self._add(tensor, name if len(made) == 1 else f"{name}.{index}", f"layer {name!r} ({kind})")
+            if None in tensor.shape:
+                place = tensor.shape.index(None)
+                raise InvalidInputError(
+                    f"{self._where}: layer {name!r} ({kind}) leaves dimension {place} open, although the inputs have "
+                    "sizes; give the layer sizes that do not depend on values"
+                )
+            self._keep(tensor, name if len(made) == 1 else f"{name}.{index}")
+        weights = getattr(layer, "weights", ())
+        for weight in weights:
+            self._keep(weight, str(weight.path))
+        self._weights.update(map(id, weights))
         self.layers.append(layer)
         self._nodes.append(
             Node(
@@ -250,25 +252,10 @@ class _Builder:
                 view=kind in VIEWS and len(inputs) == 1 and len(made) == 1,
                 flops=layer_flops(layer, [tuple(t.shape) for t in read], [tuple(t.shape) for t in made]),
                 module=path.replace("/", "."),
-                weights=[self._weight(weight) for weight in getattr(layer, "weights", ())],
+                weights=[id(weight) for weight in weights],
             )
         )
         return made
-
-    def _weight(self, weight: Any) -> int:
-        if id(weight) not in self._weights:
-            self._weights.add(id(weight))
-            self._keep(weight, str(weight.path))
-        return id(weight)
-
-    def _add(self, tensor: Any, name: str, what: str) -> None:
-        for position, dim in enumerate(tensor.shape):
-            if dim is None:
-                raise InvalidInputError(
-                    f"{self._where}: {what} leaves dimension {position} open, although the inputs have sizes; give the "
-                    "layer sizes that do not depend on values"
-                )
-        self._keep(tensor, name)
 
     def _keep(self, tensor: Any, name: str) -> None:
         shape, dtype = tuple(int(dim) for dim in tensor.shape), str(tensor.dtype)
@@ -281,11 +268,9 @@ def _axis(position: int, rank: int) -> str:
     """Name of an axis; empty for channels and for axes without a usual name."""
     import keras
 
-    if position == 0:
-        return "batch"
     start = 2 if keras.config.image_data_format() == "channels_first" and rank > 3 else 1
-    axes = _AXES.get(rank, ())
-    return axes[position - start] if 0 <= position - start < len(axes) else ""
+    names = {0: "batch", **dict(enumerate(_AXES.get(rank, ()), start))}
+    return names.get(position, "")
 
 
 def _leaves(values: object) -> list[Any]:

@@ -8,8 +8,7 @@ from math import ceil, prod
 from opweave.adapters.llm.assemble import assemble
 from opweave.adapters.llm.families import FAMILIES, Config, Held
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.number_types import MIXES, RUNTIMES, Mix, number_type, row_bytes
+from opweave.problems.language.model import MIXES, RUNTIMES, LanguageModel, Mix, number_type, row_bytes
 
 CONSTANTS = ("Infinity",)
 """What configurations have that JSON has not: the longest step of Mamba's clock."""

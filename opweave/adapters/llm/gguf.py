@@ -25,8 +25,7 @@ from opweave.adapters.files import mapped, place
 from opweave.adapters.llm.assemble import assemble
 from opweave.adapters.llm.families import TABLE, Config, Held, home_of
 from opweave.problems.errors import InvalidInputError, LimitExceededError
-from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.number_types import NUMBER_TYPES, RUNTIMES
+from opweave.problems.language.model import NUMBER_TYPES, RUNTIMES, LanguageModel
 from opweave.problems.limits import MAX_BYTES, Limits
 
 MAX_KEYS = 65_536

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.graphs.kinds import element_bits
-from opweave.adapters.onnx.model import OnnxFile, save_model
-from opweave.adapters.onnx.session import default_options, import_runtime, open_session
+from opweave.adapters.onnx.model import OnnxFile, inner_graphs, operator_nodes, save_model
+from opweave.adapters.onnx.session import (
+    default_options,
+    import_runtime,
+    onnx_session_options,
+    open_session,
+    profiled_run,
+)
 from opweave.adapters.onnx.sizes import SEQUENCE, Sized, element_type, sized
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.limits import Limits
@@ -30,6 +36,9 @@ if TYPE_CHECKING:
 Given = Any
 """What an input gets: an array, or a list of arrays for a sequence; None for an optional input without a value."""
 
+
+INSIDE = "opweave/inside/"
+"""Beginning of the names of the nodes inside others while their memory is measured."""
 
 Found = dict[str, tuple[str, tuple[int, ...] | None, int]]
 """Element type, shape and bytes by name. A sequence or a map has no shape; the bytes of a tensor follow from both."""
@@ -89,6 +98,30 @@ def measured(
         name: Sized((), kind, size) if shape is None else sized(shape, kind, f"{file.where}: tensor {name!r}")
         for name, (kind, shape, size) in found.items()
     }
+
+
+def held_inside(file: OnnxFile, model: ModelProto, inputs: Mapping[str, Given], limits: Limits) -> dict[str, int]:
+    """Bytes that the graphs inside a model's nodes hold while they run, beyond the nodes' results, by operator id.
+
+    They are measured in a run in the order of the file; empty if the model cannot be run.
+    """
+    if not limits.run_seconds or find_spec("onnxruntime") is None:
+        return {}
+    copy = type(model)()
+    copy.CopyFrom(model)
+    nodes = operator_nodes(copy.graph)
+    for name, node in nodes.items():
+        node.name = name
+    left = [inner for node in nodes.values() for inner in inner_graphs(node)]
+    while left:
+        for number, node in enumerate(left.pop().node):
+            node.name = f"{INSIDE}{number}"
+            left += inner_graphs(node)
+    try:
+        found = _in_child("inside", file, copy, (), inputs, limits)
+    except (EngineError, InvalidInputError):
+        return {}
+    return {name: size for name, (_, _, size) in found.items()} if isinstance(found, dict) else {}
 
 
 def is_refused(file: OnnxFile, model: ModelProto, inputs: Mapping[str, Given], limits: Limits) -> bool:
@@ -235,6 +268,26 @@ def record(task: _Task, _: Callable[[object], None]) -> Found | str:
             return _by_reference(task)
         except Exception:  # the runtime's error tells more
             return str(error)
+
+
+def inside(task: _Task, _: Callable[[object], None]) -> Found | str:
+    """In the child: run a model whose inner nodes are marked by their name, and measure what lives while these run."""
+    try:
+        feeds = {name: _array(given) for name, given in task.feeds.items()}
+        run = profiled_run(Path(task.path), onnx_session_options(), feeds, runs=1)
+    except (EngineError, InvalidInputError) as error:
+        return str(error)
+    found: Found = {}
+    highest = reached = 0
+    for name, live, mark in zip(run.order, run.live or (), run.marks or (), strict=False):
+        if name.startswith(INSIDE):
+            highest = max(highest, live)
+            continue
+        if highest:
+            most = max(highest, mark if mark > reached else 0)  # the mark has what kernels take while they run
+            found[name] = ("", None, max(most - live, 0))
+        highest, reached = 0, max(reached, mark)
+    return found
 
 
 def attempt(task: _Task, _: Callable[[object], None]) -> Found | str:

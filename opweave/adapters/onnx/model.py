@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import PathLike, Segment, Span, make_folder, mapped, size_of, write_segments
+from opweave.adapters.files import PathLike, make_folder, mapped, write_bytes
 from opweave.adapters.graphs.kinds import FrameworkKinds
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError
@@ -147,23 +149,23 @@ def save_model(file: OnnxFile, model: ModelProto, out: PathLike) -> Path:
     make_folder(path.parent)
     whole.CopyFrom(model)
     held = [(tensor, data) for tensor in _tensors(whole.graph) if (data := _data_of(file, tensor)) is not None]
-    inside = whole.ByteSize() + size_of([data for _, data in held]) <= LARGEST_PROTOBUF
-    beside, total = list[Segment](), 0
+    inside = whole.ByteSize() + sum(len(data) for _, data in held) <= LARGEST_PROTOBUF
+    beside, total = list[bytes | memoryview](), 0
     for tensor, data in held:
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
         if inside:
-            tensor.raw_data = data if isinstance(data, bytes) else _read(data)
+            tensor.raw_data = bytes(data)
             continue
-        padding, size = -total % _PAGE, size_of([data])  # so that a runtime can map the weights
+        padding, size = -total % _PAGE, len(data)  # so that a runtime can map the weights
         for key, value in (("location", f"{path.name}.data"), ("offset", total + padding), ("length", size)):
             tensor.external_data.add(key=key, value=str(value))
         tensor.data_location = type(tensor).EXTERNAL
         beside += [bytes(padding), data]
         total += padding + size
     if beside:
-        write_segments(path.with_name(f"{path.name}.data"), beside, mode=mode)
-    write_segments(path, [whole.SerializeToString()], mode=mode)
+        write_bytes(path.with_name(f"{path.name}.data"), *beside, mode=mode)
+    write_bytes(path, whole.SerializeToString(), mode=mode)
     return path
 
 
@@ -172,23 +174,17 @@ def permissions(file: OnnxFile) -> int | None:
     return stat.S_IMODE(file.path.stat().st_mode) if file.path is not None and file.path.is_file() else None
 
 
-def _read(span: Span) -> bytes:
-    with span.path.open("rb") as file:
-        file.seek(span.begin)
-        return file.read(span.size)
-
-
-def _data_of(file: OnnxFile, tensor: TensorProto) -> Segment | None:
+def _data_of(file: OnnxFile, tensor: TensorProto) -> bytes | memoryview | None:
     """The data that a tensor lacks."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     if file.token in entries:
         return file.data[int(entries[file.token])]
     if tensor.data_location != type(tensor).EXTERNAL or file.path is None:
         return None
-    return _external_span(tensor.name, entries, file.path, file.where)
+    return _external(tensor.name, entries, file.path, file.where)
 
 
-def _external_span(name: str, entries: dict[str, str], path: Path, where: str) -> Span:
+def _external(name: str, entries: dict[str, str], path: Path, where: str) -> bytes | memoryview:
     """Find a tensor's external data, which must lie in a file in or below the model's folder.
 
     Raises
@@ -211,7 +207,7 @@ def _external_span(name: str, entries: dict[str, str], path: Path, where: str) -
         raise InvalidInputError(f"{what} has no readable offset and length; export the model again") from None
     if begin < 0 or length < 0 or begin + length > size:
         raise InvalidInputError(f"{what} ends before its weights do; download the data file again")
-    return Span(place, begin, length)
+    return np.memmap(place, np.uint8, "r").data[begin : begin + length] if length else b""
 
 
 def _tensors(graph: GraphProto) -> Iterator[TensorProto]:

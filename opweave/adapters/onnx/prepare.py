@@ -50,12 +50,16 @@ class Prepared:
         Sizes of initialisers and of the values of Constant nodes.
     measured
         Sizes of the values that depend on other values, from a run.
+    inputs, limits
+        What such a run gets, and its caps.
     """
 
     file: OnnxFile
     shaped: Shaped
     constants: Mapping[str, Sized]
     measured: Mapping[str, Sized]
+    inputs: Inputs
+    limits: Limits
 
     @property
     def graph(self) -> GraphProto:
@@ -153,7 +157,8 @@ def measure(file: OnnxFile, found: Shaped, inputs: Inputs | None, limits: Limits
         if value.name in given and not value.type.HasField("tensor_type"):
             known[value.name] = Sized((), SEQUENCE, bytes_of(given[value.name]))
     constants = constants_of(found.model.graph, file.where)
-    return Prepared(file, found, constants, known | _measured(file, found, known, given, limits))
+    known |= _measured(file, found, known, given, limits)
+    return Prepared(file, found, constants, known, given, limits)
 
 
 def _arrays(inputs: Inputs | None) -> dict[str, Any]:

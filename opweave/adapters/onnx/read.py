@@ -48,7 +48,8 @@ def from_onnx(
       another name for the constant.
     * An output that no operator reads and whose shape is unknown (the mask of an old Dropout) is omitted.
     * Model-local functions are inlined, and so is the branch of an If whose condition is known. Every other If, every
-      Loop and every Scan is one operator, which also reads what its inner graphs take from outside.
+      Loop and every Scan is one operator, which also reads what its inner graphs take from outside. What these hold
+      while they run is measured by one run, if ONNX Runtime is installed, and is the operator's workspace.
     * An operator's id is its node's name, or its kind and position; repeated names get a number.
 
     Parameters
@@ -119,6 +120,11 @@ class _Reader:
         self._to_convert = {node.input[0] for node in casts}
         self._wanted = {name for node in self._graph.node for name in reads_of(node)}
         self._wanted |= self._results
+        self._held: Mapping[str, int] = {}
+        if any(map(inner_graphs, self._graph.node)):
+            from opweave.adapters.onnx.measured import held_inside
+
+            self._held = held_inside(prepared.file, prepared.shaped.model, prepared.inputs, prepared.limits)
 
     def parts(self) -> Parts:
         given = [value.name for value in self._graph.input if value.name not in self._prepared.constants]
@@ -151,7 +157,7 @@ class _Reader:
             view=bool(reads) and not copied and (node.op_type in VIEWS or self._keeps_type(node)),
             folds=_folds(node),
             flops=node_flops(node, shapes, self._shape(writes[0]) if writes else ()),
-            workspace_bytes=self._scratch(node) if self._runtime else 0,
+            workspace_bytes=self._held.get(name, 0) + (self._scratch(node) if self._runtime else 0),
             word=node.op_type,
             over=node.input[3] if _adds_to_input(node) else None,
             weights=self._inner_weights(name, node),

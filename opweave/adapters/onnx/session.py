@@ -106,6 +106,8 @@ class RuntimeRun:
     live
         Bytes that tensors requested, at the end of every node before its inputs are freed, without the bytes that the
         session held before; None if the runtime has no such counters.
+    marks
+        The most that the arena had handed out at the end of every node, since it was made; None without counters.
     peak_bytes
         Largest use of the arena, including scratch memory of the kernels, with every block rounded up to 256 bytes;
         None if unknown, for example when building the session took more than running it.
@@ -118,6 +120,7 @@ class RuntimeRun:
     order: tuple[str, ...]
     seconds: Mapping[str, float]
     live: tuple[int, ...] | None
+    marks: tuple[int, ...] | None
     peak_bytes: int | None
     session_bytes: int | None
 
@@ -184,13 +187,14 @@ def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: in
     counters = [{key: int(text) for key, text in event["args"].items() if key.startswith("mem_")} for event in first]
     seconds = kernel_seconds(events, path.name)
     if not counters or not all({_LIVE, _MADE, _USED, _TOOK, _PEAK} <= row.keys() for row in counters):
-        return RuntimeRun(outputs, order, seconds, None, None, None)
+        return RuntimeRun(outputs, order, seconds, None, None, None, None)
     base = counters[0][_LIVE] - counters[0][_MADE]
     return RuntimeRun(
         outputs=outputs,
         order=order,
         seconds=seconds,
         live=tuple(row[_LIVE] - base for row in counters),
+        marks=tuple(row[_PEAK] - base for row in counters),
         peak_bytes=_arena_peak(counters),
         session_bytes=base,
     )

@@ -1,19 +1,20 @@
-"""Reading OpenVINO IR: layers, tensor sizes and constants; the weights' file is not opened."""
+"""Reading OpenVINO IR: layers, tensor sizes and constants; the weights' file is not opened.
+
+Of XML, nothing is read that a hostile file could use: no document types, so no entities.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from pathlib import Path
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.dims import filled
 from opweave.adapters.files import PathLike, place, read_bytes
 from opweave.adapters.graphs.kinds import INPLACE_KINDS, FrameworkKinds
-from opweave.adapters.openvino.document import read_document
-from opweave.adapters.runtime_answers import Question
+from opweave.adapters.runtime_answers import ask
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -22,22 +23,6 @@ KINDS = FrameworkKinds(__file__)
 VIEWS, NOT_FOLDED = map(KINDS.names, ("views", "not_folded"))
 
 _BODIES = ("body", "then_body", "else_body")
-
-_SHAPES = Question(
-    "OpenVINO",
-    "openvino",
-    "openvino",
-    "opweave.adapters.openvino.read:reshape",
-    "OpenVINO infers the shapes of a model with open dimensions, but {}",
-    "OpenVINO refuses these sizes ({}); give others, or convert the model again",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    source: str
-    target: str
-    shapes: Mapping[str, tuple[int, ...]]
 
 
 def from_openvino(
@@ -74,39 +59,66 @@ def from_openvino(
         One sentence says what is wrong and where.
     """
     where = place(path)
-    root = read_document(read_bytes(path, limits=limits), where, limits)
+    root = _parsed(read_bytes(path, limits=limits), where, limits)
     if root.tag != "net" or not 10 <= _whole(root.get("version"), where, "version") <= 11:
         raise InvalidInputError(
             f"{where}: this XML is no OpenVINO model of version 10 or 11; convert the model with 'ovc MODEL'"
         )
-    builder = _Builder(where, inplace_kinds, limits)
-    opened = builder.open_dimensions(root)
-    if dims or opened:
-        root = read_document(_reshaped(path, filled(opened, dims or {}, {}, where), where, limits), where, limits)
-    return builder.graph(root, root.get("name") or Path(where).stem)
+    shapes = {
+        _name(layer): _shape(port, where, _name(layer))
+        for layer in root.iterfind("layers/layer[@type='Parameter']")
+        for port in layer.iterfind("output/port")
+    }
+    if dims or any(-1 in shape for shape in shapes.values()):
+        root = _reshaped(path, filled(shapes, dims or {}, {}, where), where, limits)
+    return _Builder(where, inplace_kinds, limits).graph(root, root.get("name") or Path(where).stem)
 
 
-def _reshaped(path: PathLike, shapes: Mapping[str, tuple[int, ...]], where: str, limits: Limits) -> bytes:
-    """The XML of a model whose inputs have other shapes."""
+def _parsed(content: bytes, where: str, limits: Limits) -> Element:
+    """The elements of a file, at most as many as a graph may have edges."""
+
+    class Builder(TreeBuilder):
+        count = 0
+
+        def start(self, tag: str, attrs: dict[str, str], /) -> Element:
+            self.count += 1
+            if self.count > limits.edges:
+                raise LimitExceededError(f"{where}: more than {limits.edges:,} elements")
+            return super().start(tag, attrs)
+
+        def doctype(self, *_: object) -> None:
+            raise InvalidInputError(f"{where}: it declares a document type, which OpenVINO never writes")
+
+    parser = XMLParser(target=Builder())
+    try:
+        parser.feed(content)
+        root: Element = parser.close()
+    except (ParseError, LookupError) as error:
+        raise InvalidInputError(f"{where}: not XML, or cut off ({error}); convert or download it again") from None
+    return root
+
+
+def _reshaped(path: PathLike, shapes: Mapping[str, tuple[int, ...]], where: str, limits: Limits) -> Element:
+    """A model whose inputs have other shapes."""
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
         target = Path(folder) / "model.xml"
-        _SHAPES.answer(_Task(str(Path(path).resolve()), str(target), shapes), where, limits)
-        return read_bytes(target, limits=limits)
+        ask(KINDS.table["runtime"], (str(Path(path).resolve()), str(target), shapes), where, limits)
+        return _parsed(read_bytes(target, limits=limits), where, limits)
 
 
-def reshape(task: _Task, _: Callable[[object], None]) -> str | bool:
-    """In the child: write the model with other input shapes, or say what went wrong."""
+def reshape(task: tuple[str, str, Mapping[str, Sequence[int]]], _: Callable[[object], None]) -> str | bool:
+    """In the child: write the model with other input shapes, or say what went wrong.
+
+    The task is the path of the file, that of the one to write, and the shapes by the names of inputs.
+    """
     import openvino
 
+    source, target, shapes = task
     try:
-        model = openvino.Core().read_model(task.source)
-        wanted = {
-            each.output(0): list(task.shapes[each.get_friendly_name()])
-            for each in model.get_parameters()
-            if each.get_friendly_name() in task.shapes
-        }
-        model.reshape(wanted)
-        openvino.serialize(model, task.target)
+        model = openvino.Core().read_model(source)
+        inputs = {each.get_friendly_name(): each.output(0) for each in model.get_parameters()}
+        model.reshape({inputs[name]: list(shape) for name, shape in shapes.items()})
+        openvino.serialize(model, target)
     except RuntimeError as error:
         return str(error) or "no reason given"
     return True
@@ -115,55 +127,30 @@ def reshape(task: _Task, _: Callable[[object], None]) -> str | bool:
 class _Builder:
     def __init__(self, where: str, inplace_kinds: Set[str], limits: Limits) -> None:
         self._where, self._inplace_kinds, self._limits = where, inplace_kinds, limits
-
-    def open_dimensions(self, root: Element) -> dict[str, tuple[int, ...]]:
-        """Shapes of the inputs that have an open dimension, -1 for those."""
-        found = {}
-        for layer in _layers(root):
-            if layer.get("type") == "Parameter":
-                name = _name(layer)
-                shape = tuple(_size(dim, self._where, name) for port in layer.iterfind("output/port") for dim in port)
-                if -1 in shape:
-                    found[name] = shape
-        return found
+        self._deep = 0
 
     def graph(self, net: Element, name: str) -> OpGraph:
-        layers = {self._id(layer): layer for layer in _layers(net)}
+        layers = net.findall("layers/layer")
         if len(layers) > self._limits.operators:
             raise LimitExceededError(f"{self._where}: {len(layers):,} layers, over the limit")
         if not layers:
             raise InvalidInputError(f"{self._where}: a model without layers; convert or download it again")
         values: dict[Hashable, Value] = {}
-        for number, layer in layers.items():
-            ports = layer.findall("output/port")
-            for port in ports:
-                values[(number, port.get("id"))] = self._value(layer, port, len(ports) > 1)
+        for layer in layers:
+            for key, port in _ports(layer, "output").items():
+                values[key] = self._value(layer, port)
         source = self._sources(net, values)
-        nodes, constants, outputs, caller = [], set[Hashable](), list[Hashable](), set[Hashable]()
-        for number, layer in layers.items():
-            made: list[Hashable] = [(number, port.get("id")) for port in layer.iterfind("output/port")]
-            read = [
-                source[(number, port.get("id"))]
-                for port in layer.iterfind("input/port")
-                if (number, port.get("id")) in source
-            ]
-            kind = layer.get("type") or ""
+        nodes, constants, outputs = [], set[Hashable](), list[Hashable]()
+        for layer in layers:
+            kind, made = layer.get("type") or "", list(_ports(layer, "output"))
+            read = [source[key] for key in _ports(layer, "input") if key in source]
             if kind == "Const":
                 constants.update(made)
-            elif kind == "Parameter":
-                caller.update(made)
             elif kind == "Result":
                 outputs += read
-            else:
+            elif kind != "Parameter":
                 nodes.append(self._node(layer, kind, read, made, values))
-        parts = Parts(name, nodes, values, constants, outputs)
-        return assemble(parts, self._where, self._inplace_kinds)
-
-    def _id(self, layer: Element) -> str:
-        number = layer.get("id")
-        if number is None:
-            raise InvalidInputError(f"{self._where}: a layer has no id; convert or download the model again")
-        return number
+        return assemble(Parts(name, nodes, values, constants, outputs), self._where, self._inplace_kinds)
 
     def _sources(self, net: Element, values: Mapping[Hashable, Value]) -> dict[Hashable, Hashable]:
         """The value that each input port gets."""
@@ -178,18 +165,16 @@ class _Builder:
             found[(edge.get("to-layer"), edge.get("to-port"))] = begin
         return found
 
-    def _value(self, layer: Element, port: Element, several: bool) -> Value:
-        name = (port.get("names") or "").split(",")[0] or _name(layer)
-        if several and not port.get("names"):
-            name = f"{name}.{port.get('id')}"
-        precision = (port.get("precision") or "").lower()
-        shape = tuple(_size(dim, self._where, name) for dim in port)
-        about = layer.find("data")
-        if layer.get("type") == "Const" and about is not None and about.get("size") is not None:
-            return Value(name, _whole(about.get("size"), self._where, "size"), shape, precision)
+    def _value(self, layer: Element, port: Element) -> Value:
+        single = layer.find("output/port[2]") is None
+        unnamed = _name(layer) if single else f"{_name(layer)}.{port.get('id')}"
+        name = (port.get("names") or "").split(",")[0] or unnamed
+        shape, precision = _shape(port, self._where, name), (port.get("precision") or "").lower()
+        stored = layer.find("data[@size]")
+        if layer.get("type") == "Const" and stored is not None:
+            return Value(name, _whole(stored.get("size"), self._where, "size"), shape, precision)
         what = f"{self._where}: what {layer.get('type')} {_name(layer)!r:.200} makes"
-        size = packed_bytes(shape, precision or "no type", what)
-        return Value(name, size, shape, precision)
+        return Value(name, packed_bytes(shape, precision or "no type", what), shape, precision)
 
     def _node(
         self,
@@ -197,48 +182,44 @@ class _Builder:
         kind: str,
         read: Sequence[Hashable],
         made: Sequence[Hashable],
-        values: dict[Hashable, Value],
+        values: Mapping[Hashable, Value],
     ) -> Node:
-        inner = [body for word in _BODIES if (body := layer.find(word)) is not None]
-        graphs = [self.graph(body, _name(layer)) for body in inner]
-        weights: list[Hashable] = []
-        for each in (each for graph in graphs for each in graph.parameters):
-            weights.append((layer.get("id"), "inner", len(weights)))
-            values[weights[-1]] = Value(f"{_name(layer)}/{each.id}", each.bytes, None, "")
+        self._deep += 1
+        if self._deep > self._limits.nesting:
+            raise InvalidInputError(f"{self._where}: graphs are nested deeper than {self._limits.nesting}")
+        bodies = [self.graph(body, _name(layer)) for word in _BODIES for body in layer.iterfind(word)]
+        self._deep -= 1
         shapes = [values[key].shape or () for key in read]
+        variable = [each.get("variable_id", "") for each in layer.iterfind("data")]
         return Node(
             name=_name(layer),
             kind=kind,
             inputs=read,
             outputs=made,
             view=kind in VIEWS,
-            folds=kind not in NOT_FOLDED and not inner,
+            folds=kind not in NOT_FOLDED and not bodies,
             flops=KINDS.flops(kind, shapes, (values[made[0]].shape or ()) if made else ()),
-            bodies=graphs,
+            bodies=bodies,
             word=KINDS.common.get(kind, ""),
             module=_name(layer).rpartition("/")[0],
-            weights=weights,
-            looks=[_variable(layer)] * (kind == "ReadValue"),
-            changes=[_variable(layer)] * (kind == "Assign"),
+            looks=variable * (kind == "ReadValue"),
+            changes=variable * (kind == "Assign"),
         )
-
-
-def _variable(layer: Element) -> str:
-    about = layer.find("data")
-    return "" if about is None else about.get("variable_id", "")
-
-
-def _layers(net: Element) -> Iterator[Element]:
-    return net.iterfind("layers/layer")
 
 
 def _name(layer: Element) -> str:
     return layer.get("name") or f"{layer.get('type')}_{layer.get('id')}"
 
 
-def _size(dim: Element, where: str, name: str) -> int:
-    text = (dim.text or "").strip()
-    return -1 if text == "-1" else _whole(text, where, f"a dimension of {name!r:.80}")
+def _ports(layer: Element, word: str) -> dict[Hashable, Element]:
+    """The inputs or outputs of a layer."""
+    return {(layer.get("id"), port.get("id")): port for port in layer.iterfind(f"{word}/port")}
+
+
+def _shape(port: Element, where: str, name: str) -> tuple[int, ...]:
+    """The sizes of a port's dimensions; -1 for an open one."""
+    texts = [(dim.text or "").strip() for dim in port.iterfind("dim")]
+    return tuple(-1 if text == "-1" else _whole(text, where, f"a dimension of {name!r:.80}") for text in texts)
 
 
 def _whole(text: str | None, where: str, what: str) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from opweave.adapters.runtimes.groups import tensor_split
 from opweave.adapters.runtimes.language import LanguagePlan, exchanged, homes_of, layer_pattern, stages_of
@@ -177,6 +176,6 @@ def _expert_words(model: LanguageModel, homes: Mapping[str, str], host: str | No
 
 
 def _layers(numbers: list[int], count: int) -> str:
-    if len(numbers) == count and all(b == a + 1 for a, b in pairwise(numbers)):
+    if len(numbers) == count:
         return "blk[.][0-9]+"
     return f"blk[.]{layer_pattern(numbers)}"

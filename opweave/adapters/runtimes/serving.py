@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
-from opweave.adapters.runtimes.groups import vllm_partition
+from opweave.adapters.runtimes.groups import possible, vllm_partition
 from opweave.adapters.runtimes.language import LanguagePlan, homes_of, stages_of, whole_layers
 from opweave.adapters.runtimes.llama_cpp import llama_cpp_command
 from opweave.problems.errors import InvalidInputError
@@ -139,10 +139,4 @@ def language_settings(
         "exo": lambda: exo_shards(model, plan),
         "accelerate": lambda: accelerate_device_map(model, plan),
     }
-    found: dict[str, object] = {}
-    for runtime, write in writers.items():
-        try:
-            found[runtime] = write()
-        except InvalidInputError as error:
-            found[runtime] = {"not possible": str(error)}
-    return found
+    return possible(writers)

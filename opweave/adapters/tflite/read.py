@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +12,7 @@ from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.dims import filled
 from opweave.adapters.files import PathLike, mapped, place
 from opweave.adapters.graphs.kinds import INPLACE_KINDS
-from opweave.adapters.runtime_answers import Question
+from opweave.adapters.runtime_answers import ask
 from opweave.adapters.tflite.model import KINDS, Subgraph, TfliteOperator, read_subgraphs
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
@@ -25,23 +25,6 @@ DEEPEST_CALLS = 32
 
 Shapes = dict[tuple[int, int], tuple[int, ...]]
 """Shapes by positions of subgraph and tensor."""
-
-_SIZES = Question(
-    "the interpreter",
-    "ai_edge_litert",
-    "tflite",
-    "opweave.adapters.tflite.read:record",
-    "the file does not state the sizes of all tensors, so one run would have to find them out, but {}; a model that "
-    "was converted with fixed sizes needs no run",
-    "the sizes of its tensors could not be found out by a run ({}); convert the model with fixed sizes",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    path: str
-    inputs: Mapping[int, tuple[int, ...]]
-    subgraphs: int
 
 
 def from_tflite(
@@ -87,28 +70,21 @@ def from_tflite(
         raise InvalidInputError(f"{where}: a model without operators; convert or download it again")
     inputs = input_shapes(subgraphs[0], dims or {}, where)
     if inputs or not all(map(_states_sizes, subgraphs)):
-        task = _Task(str(Path(path).resolve()), inputs, len(subgraphs))
-        shapes = cast("Shapes", _SIZES.answer(task, where, limits))
-        subgraphs = [_with_shapes(subgraph, number, shapes) for number, subgraph in enumerate(subgraphs)]
+        task = (str(Path(path).resolve()), inputs, len(subgraphs))
+        shapes = cast("Shapes", ask(KINDS.table["runtime"], task, where, limits))
+        for number, subgraph in enumerate(subgraphs):
+            tensors = enumerate(subgraph.tensors)
+            sized = [replace(tensor, shape=shapes.get((number, at), tensor.shape)) for at, tensor in tensors]
+            subgraphs[number] = replace(subgraph, tensors=sized)
     return _Builder(subgraphs, where, inplace_kinds).graph(0, Path(where).stem)
 
 
 def _states_sizes(subgraph: Subgraph) -> bool:
     """Whether the sizes in a file can be true: a tensor whose shape an operator computes has some other shape there."""
     shapes = [each.shape for each in subgraph.tensors]
-    return not any(min(shape, default=0) < 0 for shape in shapes) and not any(
-        math.prod(shapes[op.inputs[0]]) != math.prod(shapes[op.outputs[0]])
-        for op in subgraph.operators
-        if op.kind in VIEWS and op.inputs and op.outputs and op.kind != "BITCAST"
-    )
-
-
-def _with_shapes(subgraph: Subgraph, number: int, shapes: Shapes) -> Subgraph:
-    tensors = [
-        replace(tensor, shape=shapes.get((number, place), tensor.shape))
-        for place, tensor in enumerate(subgraph.tensors)
-    ]
-    return replace(subgraph, tensors=tensors)
+    views = [op for op in subgraph.operators if op.kind in VIEWS - {"BITCAST"} and op.inputs and op.outputs]
+    kept = all(math.prod(shapes[op.inputs[0]]) == math.prod(shapes[op.outputs[0]]) for op in views)
+    return kept and all(size >= 0 for shape in shapes for size in shape)
 
 
 def input_shapes(model: Subgraph, dims: Mapping[str, int], where: str) -> dict[int, tuple[int, ...]]:
@@ -132,26 +108,27 @@ def input_shapes(model: Subgraph, dims: Mapping[str, int], where: str) -> dict[i
     opened = {each.name: each.signature for each in inputs.values() if len(each.signature) == len(each.shape)}
     batches = {f"{each.name}:0": each.shape[0] for each in inputs.values() if each.shape}
     found = filled(opened, dims, batches, where)
-    return {
-        place: found[each.name]
-        for place, each in inputs.items()
-        if each.name in found and len(found[each.name]) == len(each.shape) and found[each.name] != each.shape
-    }
+    shapes = {place: found.get(each.name, each.shape) for place, each in inputs.items()}
+    return {place: shape for place, shape in shapes.items() if shape != inputs[place].shape}
 
 
-def record(task: _Task, _: Callable[[object], None]) -> Shapes | str:
-    """In the child: run the model on zeros, and return the shapes of its tensors, or say why that failed."""
+def record(task: tuple[str, Mapping[int, Sequence[int]], int], _: Callable[[object], None]) -> Shapes | str:
+    """In the child: run the model on zeros, and return the shapes of its tensors, or say why that failed.
+
+    The task is the path of the file, the shapes of inputs that are to be changed, and the number of its subgraphs.
+    """
     import numpy as np
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+    path, inputs, subgraphs = task
     try:
         interpreter = Interpreter(
-            task.path,
+            path,
             num_threads=1,
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
             experimental_preserve_all_tensors=True,
         )
-        for place, shape in task.inputs.items():
+        for place, shape in inputs.items():
             interpreter.resize_tensor_input(place, list(shape))
         interpreter.allocate_tensors()
         for about in interpreter.get_input_details():
@@ -159,7 +136,7 @@ def record(task: _Task, _: Callable[[object], None]) -> Shapes | str:
         interpreter.invoke()
         return {
             (number, about["index"]): tuple(int(size) for size in about["shape"])
-            for number in range(task.subgraphs)
+            for number in range(subgraphs)
             for about in interpreter.get_tensor_details(subgraph_index=number)
         }
     except (RuntimeError, ValueError, TypeError) as error:
@@ -170,6 +147,7 @@ class _Builder:
     def __init__(self, subgraphs: Sequence[Subgraph], where: str, inplace_kinds: Set[str]) -> None:
         self._subgraphs, self._where, self._inplace_kinds = subgraphs, where, inplace_kinds
         self._bodies: dict[int, OpGraph] = {}
+        self._states: dict[int, set[Hashable]] = {}
         self._running: list[int] = []
 
     def graph(self, number: int, name: str) -> OpGraph:
@@ -177,12 +155,10 @@ class _Builder:
         made = {tensor for op in subgraph.operators for tensor in op.outputs} | set(subgraph.inputs)
         known = {tensor for op in subgraph.operators for tensor in op.inputs} | made | set(subgraph.outputs)
         values: dict[Hashable, Value] = {tensor: self._value(number, tensor) for tensor in known}
-        states = self._states(subgraph)
+        states = _states(subgraph)
         nodes = [self._node(number, index, op, states) for index, op in enumerate(subgraph.operators)]
-        for node in nodes:
-            values |= {key: self._value(*key) for key in node.weights if isinstance(key, tuple)}
-        constants = {key for key in values if key not in made}
-        parts = Parts(name, nodes, values, constants, subgraph.outputs)
+        self._states[number] = {key for node in nodes for key in (*node.looks, *node.changes)}
+        parts = Parts(name, nodes, values, known - made, subgraph.outputs)
         return assemble(parts, self._where, self._inplace_kinds)
 
     def _value(self, number: int, place: int) -> Value:
@@ -191,30 +167,12 @@ class _Builder:
         size = tensor.stored or packed_bytes(tensor.shape, tensor.dtype, what)
         return Value(tensor.name or f"tensor_{place}", size, tensor.shape, tensor.dtype)
 
-    def _states(self, subgraph: Subgraph) -> dict[int, Hashable]:
-        """The variable or table behind every handle that an operator takes."""
-        named = {op.outputs[0]: op.variable for op in subgraph.operators if op.variable and op.outputs}
-        users = (op for op in subgraph.operators if op.kind in LOOKS | CHANGES and op.inputs)
-        return {op.inputs[0]: named.get(op.inputs[0], op.inputs[0]) for op in users}
-
-    def _keeps_state(self, op: TfliteOperator) -> bool:
-        """Whether what an operator runs may change variables."""
-        inside = (each for called in op.calls for each in self._inside(called))
-        return any(each.kind in LOOKS | CHANGES for each in inside)
-
-    def _inside(self, number: int) -> Iterator[TfliteOperator]:
-        waiting, seen = [number], set[int]()
-        while waiting:
-            called = waiting.pop()
-            if called not in seen and 0 <= called < len(self._subgraphs):
-                seen.add(called)
-                yield from self._subgraphs[called].operators
-                waiting += [each for op in self._subgraphs[called].operators for each in op.calls]
-
     def _node(self, number: int, index: int, op: TfliteOperator, states: Mapping[int, Hashable]) -> Node:
         tensors = self._subgraphs[number].tensors
         shapes = [tensors[place].shape if place >= 0 else () for place in op.places]
         made = tensors[op.outputs[0]] if op.outputs else None
+        bodies = [self._body(called) for called in op.calls]
+        inside = {key for called in op.calls for key in self._states[called]}
         own = [states[op.inputs[0]]] if op.kind in LOOKS | CHANGES and op.inputs else []
         return Node(
             name=f"{op.kind}_{index}",
@@ -224,32 +182,29 @@ class _Builder:
             view=op.kind in VIEWS,
             folds=op.kind in FOLDED,
             flops=KINDS.flops(op.kind, shapes, made.shape if made is not None else ()),
-            bodies=[self._body(called) for called in op.calls],
+            bodies=bodies,
             word=KINDS.common.get(op.kind, ""),
             module=made.name.split(";")[0].rpartition("/")[0] if made is not None else "",
-            weights=[key for called in op.calls for key in self._weights(called)],
             looks=own,
-            changes=list(states.values()) if self._keeps_state(op) else own * (op.kind in CHANGES),
+            # A handle can be passed to what is called: it may change every state that is known here.
+            changes=[*inside, *states.values()] if inside else own * (op.kind in CHANGES),
         )
-
-    def _weights(self, number: int) -> list[Hashable]:
-        """The constants of a subgraph and of those that it calls, which :meth:`_body` has checked."""
-        subgraph = self._subgraphs[number]
-        made = {tensor for op in subgraph.operators for tensor in op.outputs} | set(subgraph.inputs)
-        read = dict.fromkeys(tensor for op in subgraph.operators for tensor in op.inputs if tensor not in made)
-        found: dict[Hashable, None] = {(number, tensor): None for tensor in read}
-        for called in dict.fromkeys(called for op in subgraph.operators for called in op.calls):
-            found |= dict.fromkeys(self._weights(called))
-        return list(found)
 
     def _body(self, number: int) -> OpGraph:
         """The graph of a subgraph that an operator calls."""
-        if not 0 <= number < len(self._subgraphs) or number in self._running:
-            raise InvalidInputError(f"{self._where}: an operator runs subgraph {number}, which is missing or calls it")
-        if len(self._running) > DEEPEST_CALLS:
-            raise InvalidInputError(f"{self._where}: subgraphs call one another more than {DEEPEST_CALLS} deep")
+        there = 0 <= number < len(self._subgraphs) and number not in self._running
+        if not there or len(self._running) > DEEPEST_CALLS:
+            why = "calls one another too deep" if there else "is missing or calls it"
+            raise InvalidInputError(f"{self._where}: an operator runs subgraph {number}, which {why}")
         if number not in self._bodies:
             self._running.append(number)
             self._bodies[number] = self.graph(number, f"subgraph {number}")
             self._running.pop()
         return self._bodies[number]
+
+
+def _states(subgraph: Subgraph) -> dict[int, Hashable]:
+    """The variable or table behind every handle that an operator takes."""
+    named = {op.outputs[0]: op.variable for op in subgraph.operators if op.variable and op.outputs}
+    users = (op for op in subgraph.operators if op.kind in LOOKS | CHANGES and op.inputs)
+    return {op.inputs[0]: named.get(op.inputs[0], op.inputs[0]) for op in users}

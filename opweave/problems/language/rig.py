@@ -11,10 +11,9 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import MemoryCap
 from opweave.problems.costs import Efficiency
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.language.model import LanguageModel, Role
-from opweave.problems.language.number_types import RUNTIMES
+from opweave.problems.language.model import RUNTIMES, LanguageModel, Role
 from opweave.problems.language.workload import LOGIT_BYTES, Workload
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name, Spec
+from opweave.problems.spec import BytesByName, FrozenDict, Lists, Name, Spec, Table, preset
 from opweave.problems.words import did_you_mean, refuse_unknown
 
 
@@ -48,12 +47,12 @@ class Rig(Spec):
     [('gpu', 1072693248)]
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     cluster: Cluster
     host: Name | None = None
-    reserve: FrozenDict[Name, Bytes] = FrozenDict()
-    efficiency: FrozenDict[Name, Efficiency] = FrozenDict()
-    machines: FrozenDict[Name, Many[Name]] = FrozenDict()
+    reserve: BytesByName = preset(FrozenDict())
+    efficiency: Table[Name, Efficiency] = preset(FrozenDict())
+    machines: Lists[Name, Name] = preset(FrozenDict())
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -20,9 +20,8 @@ from opweave.problems.constraints import means
 from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.language.blocks import Layers
-from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.arrays import arrays_of, order_of_graph
 from opweave.solvers.placement.plans import fits, plan_of, report, shortage
-from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.solve import solve

@@ -14,7 +14,7 @@ from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result, Status
-from opweave.problems.spec import Count, Seconds, Spec
+from opweave.problems.spec import Count, SecondsOrNone, Spec
 from opweave.problems.units import readable_seconds
 from opweave.solvers.questions.sweep import Sweep, sweep
 from opweave.solvers.run import Progress
@@ -47,7 +47,7 @@ class LongestContext(Spec):
     refused: Count | None
     proved: bool
     reason: str | None
-    seconds: Seconds | None
+    seconds: SecondsOrNone
     result: Result[Schedule] | None
 
 

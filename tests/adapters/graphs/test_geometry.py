@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,56 +10,43 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from onnx import NodeProto, TensorProto, helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import opweave as ow  # noqa: E402
 from tests.adapters.conftest import Run, write  # noqa: E402
-from tests.adapters.onnx.test_read import model, save, value, weight  # noqa: E402
+from tests.adapters.onnx.nets import net as net_of  # noqa: E402
+from tests.adapters.onnx.nets import saved  # noqa: E402
 
 Geometry = ow.Geometry
 
-POOL = {"kernel_shape": [3, 3], "strides": [2, 2]}
+
+def net() -> onnx.ModelProto:
+    """A stem, a depthwise and a grouped branch that are joined, and a classifier; nodes are named as their outputs."""
+    text = """(float[1, 3, 16, 16] x) => (float[] y) {
+        stem = Conv <pads = [2, 1, 1, 1], strides = [2, 1], dilations = [2, 1]> (x, w3)
+        act = Relu(stem)
+        depthwise = Conv <pads = [1, 0, 1, 0], group = 8> (act, deep)
+        groups = Conv <auto_pad = "SAME_UPPER", group = 2, kernel_shape = [3, 3]> (act, grouped)
+        most = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (groups)
+        mean = AveragePool <kernel_shape = [3, 3], strides = [2, 2], auto_pad = "SAME_LOWER"> (groups)
+        sum = Add(most, mean)
+        join = Concat <axis = -3> (most, sum)
+        wide = ConvTranspose <strides = [2, 2]> (join, up)
+        pooled = GlobalAveragePool(wide)
+        reduced = ReduceMean <keepdims = 0> (wide, axes)
+        flat = Flatten(pooled)
+        top = Gemm(flat, dense)
+        side = MatMul(reduced, dense)
+        y = Concat <axis = 1> (top, side)
+    }"""
+    weights = {"w3": (8, 3, 3, 3), "deep": (8, 1, 3, 1), "grouped": (8, 4, 3, 3), "up": (16, 4, 2, 2), "dense": (4, 10)}
+    return named(net_of(text, opset=18, axes=[2, 3], **weights))
 
 
-def node(kind: str, inputs: Sequence[str], output: str, **attributes: object) -> NodeProto:
-    return helper.make_node(kind, list(inputs), [output], name=output, **attributes)
-
-
-def net(side: int = 16) -> onnx.ModelProto:
-    """A stem, a depthwise and a grouped branch that are joined, and a classifier."""
-    nodes = [
-        node("Conv", ["x", "w3"], "stem", pads=[2, 1, 1, 1], strides=[2, 1], dilations=[2, 1]),
-        node("Relu", ["stem"], "act"),
-        node("Conv", ["act", "deep"], "depthwise", pads=[1, 0, 1, 0], group=8),
-        node("Conv", ["act", "grouped"], "groups", auto_pad="SAME_UPPER", group=2, kernel_shape=[3, 3]),
-        node("MaxPool", ["groups"], "most", **POOL, pads=[1, 1, 1, 1]),
-        node("AveragePool", ["groups"], "mean", **POOL, auto_pad="SAME_LOWER"),
-        node("Add", ["most", "mean"], "sum"),
-        node("Concat", ["most", "sum"], "join", axis=-3),
-        node("ConvTranspose", ["join", "up"], "wide", strides=[2, 2]),
-        node("GlobalAveragePool", ["wide"], "pooled"),
-        node("ReduceMean", ["wide", "axes"], "reduced", keepdims=0),
-        node("Flatten", ["pooled"], "flat"),
-        node("Gemm", ["flat", "dense"], "top"),
-        node("MatMul", ["reduced", "dense"], "side"),
-        node("Concat", ["top", "side"], "y", axis=1),
-    ]
-    weights = [
-        weight("w3", 8, 3, 3, 3),
-        weight("deep", 8, 1, 3, 1),
-        weight("grouped", 8, 4, 3, 3),
-        weight("up", 16, 4, 2, 2),
-        weight("dense", 4, 10),
-        onnx.numpy_helper.from_array(np.array([2, 3]), "axes"),
-    ]
-    return model(
-        nodes,
-        [value("x", [1, 3, side, side])],
-        [value("y", None)],
-        weights,
-        opset_imports=[helper.make_opsetid("", 18)],
-    )
+def named(model: onnx.ModelProto) -> onnx.ModelProto:
+    for node in model.graph.node:
+        node.name = node.output[0]
+    return model
 
 
 BY_HAND = {
@@ -85,21 +71,17 @@ def machines() -> ow.Cluster:
 
 def test_a_net_by_hand(tmp_path: Path) -> None:
     assert ow.geometry(net()) == BY_HAND
-    path = save(net(), tmp_path)
+    path = saved(net(), tmp_path / "net.onnx")
     graph = ow.load(path)
     assert ow.geometry(path, graph=graph) == BY_HAND
     assert list(ow.geometry(path, graph=graph)) == [op.id for op in graph.operators if op.id in BY_HAND]
 
 
 def test_channels_that_are_split_are_cut_into_rows() -> None:
-    split = helper.make_node("Split", ["x"], ["left", "right"], name="split", axis=1, num_outputs=2)
-    graph = model(
-        [split, node("Conv", ["left", "w"], "conv"), node("Concat", ["conv", "right"], "y", axis=1)],
-        [value("x", [1, 4, 8, 8])],
-        [value("y", None)],
-        [weight("w", 2, 2, 1, 1)],
-        opset_imports=[helper.make_opsetid("", 18)],
-    )
+    text = """(float[1, 4, 8, 8] x) => (float[] y) {
+        split, right = Split <axis = 1, num_outputs = 2> (x)  conv = Conv(split, w)  y = Concat <axis = 1> (conv, right)
+    }"""
+    graph = named(net_of(text, opset=18, w=(2, 2, 1, 1)))
     loaded, found = ow.load(graph), ow.geometry(graph)
     assert found["split"] == Geometry()
     costs = ow.Costs.roofline(loaded, machines())
@@ -111,42 +93,35 @@ def test_channels_that_are_split_are_cut_into_rows() -> None:
     assert sum(sum(step.bytes_in.values()) for step in judged.details.steps) == 0  # each row stays where it is
 
 
-WINDOWS = [
-    ("Conv", {}),
-    ("Conv", {"pads": [1, 1, 1, 1]}),
-    ("Conv", {"pads": [3, 0, 0, 0], "strides": [2, 1]}),
-    ("Conv", {"pads": [2, 2, 2, 2], "dilations": [2, 2]}),
-    ("Conv", {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
-    ("Conv", {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
-    ("Conv", {"auto_pad": "SAME_UPPER", "strides": [3, 1]}),
-    ("Conv", {"auto_pad": "VALID", "strides": [2, 2]}),
-    ("Conv", {"group": 2, "pads": [1, 1, 1, 1]}),
-    ("Conv", {"group": 4, "strides": [2, 2]}),
-    ("MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
-    ("MaxPool", {"kernel_shape": [2, 3], "strides": [2, 2], "dilations": [2, 1]}),
-    ("AveragePool", {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
-    ("AveragePool", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"}),
-    ("GlobalAveragePool", {}),
-    ("ReduceMax", {"axes": [2, 3]}),
-]
+WINDOWS = """
+Conv
+Conv pads=[1,1,1,1]
+Conv pads=[3,0,0,0], strides=[2,1]
+Conv pads=[2,2,2,2], dilations=[2,2]
+Conv auto_pad="SAME_UPPER", strides=[2,2]
+Conv auto_pad="SAME_LOWER", strides=[2,2]
+Conv auto_pad="SAME_UPPER", strides=[3,1]
+Conv auto_pad="VALID", strides=[2,2]
+Conv pads=[1,1,1,1], group=2
+Conv strides=[2,2], group=4
+MaxPool kernel_shape=[3,3], strides=[2,2], ceil_mode=1
+MaxPool kernel_shape=[2,3], strides=[2,2], dilations=[2,1]
+AveragePool kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]
+AveragePool kernel_shape=[3,3], strides=[2,2], auto_pad="SAME_LOWER"
+GlobalAveragePool
+ReduceMax axes=[2,3]
+"""
 
 
 @pytest.mark.parametrize("side", [7, 8])
-@pytest.mark.parametrize(("kind", "attributes"), WINDOWS, ids=[f"{kind} {given}" for kind, given in WINDOWS])
-def test_operators_read_what_their_geometry_says(kind: str, attributes: dict[str, object], side: int) -> None:
+@pytest.mark.parametrize("operator", WINDOWS.strip().splitlines())
+def test_operators_read_what_their_geometry_says(operator: str, side: int) -> None:
     """Change one cell of the input: exactly the output cells whose window has it may change, and all rows' do."""
-    groups = attributes.get("group", 1)
-    assert isinstance(groups, int)
-    inputs = ["x", "w"] if kind == "Conv" else ["x"]
-    held = [onnx.numpy_helper.from_array(np.ones((4, 4 // groups, 3, 3), np.float32), "w")] if kind == "Conv" else []
-    proto = model(
-        [node(kind, inputs, "y", **attributes)],
-        [value("x", [1, 4, side, side])],
-        [value("y", None)],
-        held,
-        opset_imports=[helper.make_opsetid("", 17)],
-        ir_version=8,
-    )
+    kind, _, given = operator.partition(" ")
+    groups = int(given.partition("group=")[2] or 1)
+    held = {"w": np.ones((4, 4 // groups, 3, 3), np.float32)} if kind == "Conv" else {}
+    call = f"y = {kind} <{given}> (x{', w' * len(held)})".replace("<>", "")
+    proto = named(net_of(f"(float[1, 4, {side}, {side}] x) => (float[] y) {{ {call} }}", **held))
     geometry = ow.geometry(proto)["y"]
     run = ReferenceEvaluator(proto)
     made = run.run(None, {"x": np.zeros((1, 4, side, side), np.float32)})[0]
@@ -172,28 +147,25 @@ def test_operators_read_what_their_geometry_says(kind: str, attributes: dict[str
 
 
 @pytest.mark.parametrize(
-    "nodes",
+    "call",
     [
-        pytest.param([node("Conv", ["x", "v"], "y")], id="computed weights"),
-        pytest.param([node("Concat", ["x", "x"], "y", axis=1)], id="joined with itself"),
-        pytest.param([node("Concat", ["x", "x"], "y", axis=2)], id="joined along the rows"),
-        pytest.param([node("Concat", ["x", "c"], "y", axis=1)], id="joined with a constant"),
-        pytest.param([node("ReduceMean", ["x"], "y", axes=[1])], id="mean over channels"),
-        pytest.param([node("ReduceMean", ["x"], "y")], id="mean over everything"),
-        pytest.param([node("ConvTranspose", ["x", "w"], "y")], id="transposed"),
-        pytest.param([node("MatMul", ["x", "m"], "y")], id="dense on four dimensions"),
-        pytest.param([node("Pad", ["x", "p"], "y")], id="padding on its own"),
+        pytest.param("y = Conv(x, v)", id="computed weights"),
+        pytest.param("y = Concat <axis = 1> (x, x)", id="joined with itself"),
+        pytest.param("y = Concat <axis = 2> (x, x)", id="joined along the rows"),
+        pytest.param("y = Concat <axis = 1> (x, c)", id="joined with a constant"),
+        pytest.param("y = ReduceMean <axes = [1]> (x)", id="mean over channels"),
+        pytest.param("y = ReduceMean(x)", id="mean over everything"),
+        pytest.param("y = ConvTranspose(x, w)", id="transposed"),
+        pytest.param("y = MatMul(x, m)", id="dense on four dimensions"),
+        pytest.param("y = Pad(x, p)", id="padding on its own"),
+        pytest.param("y, where = MaxPool <kernel_shape = [2, 2]> (x)", id="pooling with two results"),
+        pytest.param("a = Squeeze(x, p0)  y = Conv(a, line)", id="one dimension"),
     ],
 )
-def test_what_cannot_be_read_is_left_out(nodes: list[NodeProto]) -> None:
-    held = [
-        weight("w", 4, 4, 3, 3),
-        weight("c", 1, 4, 8, 8),
-        weight("m", 8, 2),
-        onnx.numpy_helper.from_array(np.array([0, 0, 1, 1, 0, 0, 1, 1]), "p"),
-    ]
-    inputs = [value("x", [1, 4, 8, 8]), value("v", [4, 4, 3, 3])]
-    proto = model(nodes, inputs, [value("y", None)], held, opset_imports=[helper.make_opsetid("", 13)])
+def test_what_cannot_be_read_is_left_out(call: str) -> None:
+    text = f"(float[1, 4, 8, 8] x, float[4, 4, 3, 3] v) => (float[] y) {{ {call} }}"
+    held = {"w": (4, 4, 3, 3), "c": (1, 4, 8, 8), "m": (8, 2), "p": [0, 0, 1, 1, 0, 0, 1, 1], "p0": [0]}
+    proto = net_of(text, opset=13, line=(2, 8, 3), **held)
     graph = ow.load(proto)
     found = ow.geometry(proto, graph=graph)
     assert found == {}
@@ -203,24 +175,12 @@ def test_what_cannot_be_read_is_left_out(nodes: list[NodeProto]) -> None:
 
 @pytest.mark.parametrize(("batch", "expected"), [(1, {"y": Geometry(channels="own")}), (2, {})])
 def test_dense_layers_on_sequences_are_cut_into_positions(batch: int, expected: dict[str, Geometry]) -> None:
-    proto = model(
-        [node("MatMul", ["x", "w"], "y")], [value("x", [batch, 6, 4])], [value("y", None)], [weight("w", 4, 8)]
-    )
+    proto = named(net_of(f"(float[{batch}, 6, 4] x) => (float[] y) {{ y = MatMul(x, w) }}", w=(4, 8)))
     assert ow.geometry(proto) == expected
 
 
-def test_pooling_with_two_results_and_one_dimension_stays_whole() -> None:
-    both = helper.make_node("MaxPool", ["x"], ["y", "where"], name="y", kernel_shape=[2, 2])
-    found = ow.geometry(
-        model([both], [value("x", [1, 2, 4, 4])], [value("y", None), value("where", None, TensorProto.INT64)])
-    )
-    assert found == {}
-    line = node("Conv", ["x", "w"], "y")
-    assert ow.geometry(model([line], [value("x", [1, 2, 9])], [value("y", None)], [weight("w", 2, 2, 3)])) == {}
-
-
 def test_a_graph_of_another_model_gets_nothing_wrong() -> None:
-    other = model([node("Relu", ["x"], "stem")], [value("x", [1, 3, 4, 4])], [value("stem", None)])
+    other = named(net_of("(float[1, 3, 4, 4] x) => (float[] stem) { stem = Relu(x) }"))
     assert ow.geometry(net(), graph=ow.load(other)) == {}
 
 
@@ -230,7 +190,7 @@ def test_json_has_no_attributes(tmp_path: Path) -> None:
 
 
 def test_the_command_line_reads_it_unless_it_is_given(opweave: Run, tmp_path: Path) -> None:
-    path, report = save(net(), tmp_path), tmp_path / "report"
+    path, report = saved(net(), tmp_path / "net.onnx"), tmp_path / "report"
     cluster = write(tmp_path / "cluster.json", machines().model_dump_json())
     flags = ("plan", path, "--problem", "slicing", "--cluster", cluster, "--report", report, "--time-limit", 0.5)
     ended = opweave(*flags)

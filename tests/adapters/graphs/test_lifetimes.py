@@ -58,7 +58,6 @@ def test_out_and_in_again(tmp_path: Path) -> None:
         ("\n", "'id' is not among"),
         ("id,lower,upper\n", "'size' is not among"),
         ("id,lower,upper,size,gaps\n", "the column 'gaps' has no meaning here"),
-        ("id,lower,upper,size\na,0,1\n", "line 2: it has not as many cells"),
         ("id,lower,upper,size\na,0,1,2,3\n", "line 2: it has not as many cells"),
         ("id,lower,upper,size\na,0,1,2.5\n", "line 2: size is '2.5', which is no whole number"),
         ("id,lower,upper,size\na,0,1,-2\n", "bytes should be greater than or equal to 0"),

@@ -11,7 +11,7 @@ import pytest
 
 import opweave as ow
 from opweave.adapters.llm.config import from_config
-from opweave.problems.language.number_types import stored_bytes
+from opweave.problems.language.model import stored_bytes
 from tests.adapters.llm.configs import CLASSES, CONFIGS, FILES
 
 TINY = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100}

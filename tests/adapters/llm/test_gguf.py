@@ -13,7 +13,7 @@ import opweave as ow
 from benchmarks.models.gguf_nets import generated
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.llm.gguf import read_header
-from opweave.problems.language.number_types import NUMBER_TYPES
+from opweave.problems.language.model import NUMBER_TYPES
 from opweave.problems.limits import DEFAULT_LIMITS
 from tests.adapters.llm.files import F16, F32, MXFP4, Q4_0, Q8_0, llama_keys, llama_rows, text, write_gguf
 

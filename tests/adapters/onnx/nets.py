@@ -18,6 +18,24 @@ from opweave.problems.placement.spec import Schedule  # noqa: E402
 WIDTH = 16
 
 
+def net(text: str, *, opset: int = 17, **held: object) -> onnx.ModelProto:
+    """A model from the text of its graph, ``(float[n] x) => (float[] y) { y = Relu(x) }``, and its weights by name.
+
+    A tuple stands for zeros of that shape, numbers for themselves.
+    """
+    domains = ", ".join(f'"{name}": {opset if not name else 1}' for name in ("", "mine"))
+    model = onnx.parser.parse_model(f"<ir_version: 8, opset_import: [{domains}]> net {text}")
+    for name, value in held.items():
+        array = np.zeros(value, np.float32) if isinstance(value, tuple) else np.asarray(value)
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
+
+
+def bytes_of(graph: OpGraph) -> dict[str, int]:
+    """The bytes of every tensor."""
+    return {tensor.id: tensor.bytes for tensor in graph.tensors}
+
+
 def random_net(seed: int, size: int = 20, *, rows: int | str = 8, named: bool = True) -> onnx.ModelProto:
     """A net of ``size`` nodes and a joining one, with up to two further outputs from its midst."""
     draw = random.Random(seed)

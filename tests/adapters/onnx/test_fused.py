@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from opweave.adapters.load import load  # noqa: E402
 from opweave.adapters.onnx.kinds import node_flops  # noqa: E402
 from opweave.adapters.onnx.read import from_onnx  # noqa: E402
+from tests.adapters.onnx.nets import net  # noqa: E402
 
 MS = "com.microsoft"
 
@@ -75,108 +77,25 @@ def test_shapes_and_operations() -> None:
         assert (kind, shapes[f"{number}/y"], flops[f"{number}"]) == (kind, shape[::-1], count)
 
 
-@pytest.mark.parametrize(
-    ("kind", "shapes", "made", "attributes", "flops"),
-    [
-        ("MatMulNBits", [(2, 8), ()], (2, 5), {}, 2 * 10 * 8),
-        ("NhwcFusedConv", [(1, 8, 8, 3), (4, 3, 3, 3)], (1, 6, 6, 4), {}, 2 * 144 * 27),
-        ("DynamicQuantizeLSTM", [(7, 2, 4), (1, 4, 20), (1, 5, 20)], (7, 1, 2, 5), {}, 2 * 14 * 20 * 9),
-        ("ConvTranspose", [(1, 3, 4, 4), (3, 5, 2, 2)], (1, 5, 8, 8), {}, 2 * 48 * 20),
-        ("Conv", [(1, 6, 4, 4), (6, 1, 3, 3)], (1, 6, 2, 2), {"group": 6}, 2 * 24 * 9),
-        ("LSTM", [(7, 2, 4), (1, 20, 4), (1, 20, 5)], (7, 1, 2, 5), {"hidden_size": 5}, 2 * 14 * 20 * 9),
-        ("GRU", [(7, 2, 4), (2, 15, 4), (2, 15, 5)], (7, 2, 2, 5), {"hidden_size": 5}, 2 * 14 * 2 * 15 * 9),
-        ("Einsum", [(2, 3, 4), (2, 4, 5)], (2, 3, 5), {"equation": "bij,bjk->bik"}, 2 * 2 * 3 * 4 * 5),
-        ("Einsum", [(7, 2, 3), (7, 3, 5)], (7, 2, 5), {"equation": "...ij, ...jk"}, 2 * 7 * 2 * 3 * 5),
-        ("Einsum", [(2, 3), (3, 4)], (2, 4), {"equation": [1, 2]}, 0),  # a broken file
-        ("Attention", [(1, 2, 6, 4), (1, 2, 9, 4), (1, 2, 9, 4)], (1, 2, 6, 4), {}, 4 * 2 * 6 * 9 * 4),
-        # eight query heads share two heads of keys and values, whose earlier steps are three; the mask is no past
-        ("Attention", [(1, 6, 32), (1, 9, 8), (1, 9, 8)], (1, 6, 32), {"q_num_heads": 8}, 4 * 6 * 9 * 32),
-        (
-            "Attention",
-            [(1, 8, 6, 4), (1, 2, 9, 4), (1, 2, 9, 5), (6, 12), (1, 2, 3, 4), (1, 2, 3, 5)],
-            (1, 8, 6, 5),
-            {},
-            2 * 48 * 12 * 9,
-        ),
-        ("Attention", [(1, 2, 6, 4), (1, 2, 4, 4), (1, 2, 4, 4), (1, 2, 6, 4)], (1, 2, 6, 4), {}, 4 * 12 * 4 * 4),
-        (
-            "Attention",
-            [(2, 4, 8), (8, 24), (24,), (), (2, 2, 2, 3, 4)],
-            (2, 4, 8),
-            {"num_heads": 2},
-            2 * 8 * (8 * 24 + 7 * 16),
-        ),
-        (
-            "QAttention",
-            [(2, 4, 8), (8, 24), (24,), *[()] * 5, (2, 2, 2, 3, 4)],
-            (2, 4, 8),
-            {"num_heads": 2},
-            2 * 8 * (8 * 24 + 7 * 16),
-        ),
-        ("MultiHeadAttention", [(2, 4, 8), (2, 2, 9, 4), (2, 2, 9, 4)], (2, 4, 8), {"num_heads": 2}, 4 * 8 * 9 * 8),
-        ("MultiHeadAttention", [(2, 4, 8), (2, 9, 2, 2, 4)], (2, 4, 8), {"num_heads": 2}, 4 * 8 * 9 * 8),
-        ("MultiHeadAttention", [(2, 4, 2, 3, 4)], (2, 4, 8), {"num_heads": 2}, 4 * 8 * 4 * 8),
-        (
-            "MultiHeadAttention",
-            [(2, 4, 8), (2, 4, 8), (2, 4, 8), (), (), (), (2, 2, 5, 4)],
-            (2, 4, 8),
-            {"num_heads": 2},
-            4 * 8 * 9 * 8,
-        ),
-        ("GroupQueryAttention", [(2, 4, 16), (), (), (2, 1, 5, 4)], (2, 4, 8), {"num_heads": 2}, 4 * 8 * 9 * 8),
-        ("QLinearConv", [(1, 3, 4, 4), (), (), (5, 3, 3, 3)], (1, 5, 2, 2), {}, 2 * 20 * 27),
-        ("ConvInteger", [(1, 3, 4, 4), (5, 3, 3, 3)], (1, 5, 2, 2), {}, 2 * 20 * 27),
-        ("MatMulInteger", [(2, 3), (3, 4)], (2, 4), {}, 48),
-        ("QLinearMatMul", [(2, 3), (), (), (3, 4)], (2, 4), {}, 48),
-        ("QGemm", [(3, 2), (), (), (3, 4)], (2, 4), {"transA": 1}, 48),
-        ("QLinearSigmoid", [(4, 8)], (4, 8), {}, 32),
-        ("QuantizeLinear", [(4, 8), ()], (4, 8), {}, 64),
-        ("EmbedLayerNormalization", [(1, 4), (1, 4), (99, 8)], (1, 4, 8), {}, 8 * 32),
-        ("MaxPool", [(1, 3, 4, 4)], (1, 3, 2, 2), {"kernel_shape": [2, 2]}, 12 * 4),
-        ("GlobalAveragePool", [(1, 3, 4, 4)], (1, 3, 1, 1), {}, 48),
-        ("ReduceMean", [(4, 8)], (4, 1), {}, 32),
-        ("Softmax", [(4, 8)], (4, 8), {}, 160),
-        ("Add", [(4, 8), (8,)], (4, 8), {}, 32),
-        ("Transpose", [(4, 8)], (8, 4), {}, 0),
-        ("LSTM", [(7, 2, 4)], (7, 1, 2, 5), {}, 0),
-    ],
-)
-def test_operations_by_hand(
-    kind: str, shapes: list[tuple[int, ...]], made: tuple[int, ...], attributes: dict[str, object], flops: float
-) -> None:
-    node = helper.make_node(kind, [f"x{index}" for index in range(len(shapes))], ["y"], **attributes)
-    assert node_flops(node, shapes, made) == flops
+BY_HAND = tomllib.loads(Path(__file__).with_name("operations.toml").read_text())["rows"]
+
+
+@pytest.mark.parametrize(("kind", "inputs", "made", "attributes", "flops"), BY_HAND)
+def test_operations_by_hand(kind: str, inputs: str, made: str, attributes: dict[str, object], flops: str) -> None:
+    shapes = [tuple(map(int, word.split(","))) if word != "-" else () for word in (made, *inputs.split())]
+    node = helper.make_node(kind, [f"x{index}" for index in range(len(shapes) - 1)], ["y"], **attributes)
+    assert node_flops(node, shapes[1:], shapes[0]) == eval(flops)
 
 
 @pytest.mark.frameworks
 @pytest.mark.parametrize("level", ["ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"])
 def test_what_onnx_runtime_saves_loads(tmp_path: Path, level: str) -> None:
     ort = pytest.importorskip("onnxruntime")
-    draw = np.random.default_rng(0)
-
-    def weight(name: str, *shape: int) -> onnx.TensorProto:
-        return numpy_helper.from_array(draw.normal(size=shape).astype(np.float32), name)
-
-    node = helper.make_node
-    nodes = [
-        node("Conv", ["x", "w"], ["c"], pads=[1] * 4),
-        node("Relu", ["c"], ["r"]),
-        node("Conv", ["r", "v"], ["d"], pads=[1] * 4),
-        node("Add", ["d", "r"], ["s"]),
-        node("Relu", ["s"], ["t"]),
-        node("GlobalAveragePool", ["t"], ["p"]),
-        node("Flatten", ["p"], ["f"]),
-        node("Gemm", ["f", "g", "h"], ["k"]),
-        node("Relu", ["k"], ["y"]),
-    ]
-    made = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
-        [weight("w", 16, 8, 3, 3), weight("v", 16, 16, 3, 3), weight("g", 16, 10), weight("h", 10)],
-    )
-    proto = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    text = """(float[1, 8, 16, 16] x) => (float[1, 10] y) {
+        c = Conv <pads = [1, 1, 1, 1]> (x, w)  r = Relu(c)  d = Conv <pads = [1, 1, 1, 1]> (r, v)  s = Add(d, r)
+        t = Relu(s)  p = GlobalAveragePool(t)  f = Flatten(p)  k = Gemm(f, g, h)  y = Relu(k)
+    }"""
+    proto = net(text, w=(16, 8, 3, 3), v=(16, 16, 3, 3), g=(16, 10), h=(10,))
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     options.optimized_model_filepath = str(tmp_path / "fused.onnx")

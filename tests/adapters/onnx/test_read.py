@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,61 +16,32 @@ from opweave.adapters.load import load  # noqa: E402
 from opweave.adapters.onnx.read import from_onnx  # noqa: E402
 from opweave.adapters.onnx.sizes import sized  # noqa: E402
 from opweave.problems.errors import InvalidInputError, LimitExceededError  # noqa: E402
-from opweave.problems.graph import OpGraph  # noqa: E402
 from opweave.problems.limits import Limits  # noqa: E402
-
-FLOAT = TensorProto.FLOAT
-
-
-def value(name: str, shape: Sequence[int | str | None] | None, kind: int = FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)
+from tests.adapters.onnx.nets import bytes_of, net, saved  # noqa: E402
 
 
-def weight(name: str, *shape: int, kind: type = np.float32) -> onnx.TensorProto:
-    return numpy_helper.from_array(np.zeros(shape, kind), name)
-
-
-def model(
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Sequence[onnx.ValueInfoProto],
-    outputs: Sequence[onnx.ValueInfoProto],
-    initializers: Sequence[onnx.TensorProto] = (),
-    **more: object,
-) -> onnx.ModelProto:
-    graph = helper.make_graph(list(nodes), "net", list(inputs), list(outputs), list(initializers))
-    return helper.make_model(graph, **more)
-
-
-def relu(source: str = "x", target: str = "y", name: str = "") -> onnx.NodeProto:
-    return helper.make_node("Relu", [source], [target], name=name)
-
-
-def conv_net(batch: int | str | None = 1) -> onnx.ModelProto:
+def conv_net(batch: int | str = 1) -> onnx.ModelProto:
     """Convolution, activation, residual sum, flattening by Reshape, a constant matrix behind an Identity."""
-    return model(
-        [
-            helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
-            relu("c", "r", "conv"),
-            helper.make_node("Add", ["r", "c"], ["a"]),
-            helper.make_node("Reshape", ["a", "shape"], ["f"]),
-            helper.make_node("Constant", [], ["k"], value=weight("", 8 * 16, 10)),
-            helper.make_node("Identity", ["k"], ["k2"]),
-            helper.make_node("MatMul", ["f", "k2"], ["y"]),
-        ],
-        [value("x", [batch, 3, 4, 4])],
-        [value("y", None)],
-        [weight("w", 8, 3, 3, 3), numpy_helper.from_array(np.array([0, -1], np.int64), "shape")],
+    model = net(
+        f"""(float[{batch}, 3, 4, 4] x) => (float[] y) {{
+            [conv] c = Conv <pads = [1, 1, 1, 1]> (x, w)
+            [conv] r = Relu(c)
+            a = Add(r, c)
+            f = Reshape(a, shape)
+            k = Constant()
+            k2 = Identity(k)
+            y = MatMul(f, k2)
+        }}""",
+        w=(8, 3, 3, 3),
+        shape=[0, -1],
     )
+    constant = numpy_helper.from_array(np.zeros((128, 10), "f"))
+    model.graph.node[4].attribute.append(helper.make_attribute("value", constant))
+    return model
 
 
 def save(proto: onnx.ModelProto, tmp_path: Path) -> Path:
-    path = tmp_path / "net.onnx"
-    path.write_bytes(proto.SerializeToString())
-    return path
-
-
-def bytes_of(graph: OpGraph) -> dict[str, int]:
-    return {tensor.id: tensor.bytes for tensor in graph.tensors}
+    return saved(proto, tmp_path / "net.onnx")
 
 
 def test_a_small_net_by_hand(tmp_path: Path) -> None:
@@ -96,25 +66,21 @@ def test_a_model_in_memory_is_not_changed() -> None:
 
 def test_symbolic_dimensions_are_asked_for_and_set(tmp_path: Path) -> None:
     path = save(conv_net("batch"), tmp_path)
-    with pytest.raises(InvalidInputError, match=r'dims=\{"batch": 1\}, or on the command line --dim batch=1'):
-        load(path)
-    with pytest.raises(InvalidInputError, match="there is no dimension 'b'; its open dimensions: batch"):
-        load(path, dims={"b": 1})
-    with pytest.raises(InvalidInputError, match="whole number from 0"):
-        load(path, dims={"batch": True})
-    with pytest.raises(InvalidInputError, match=r"more than 2\*\*53 bytes"):
-        load(path, dims={"batch": 2**53})
+    for dims, words in (
+        ({}, r'dims=\{"batch": 1\}, or on the command line --dim batch=1'),
+        ({"b": 1}, "there is no dimension 'b'; its open dimensions: batch"),
+        ({"batch": True}, "whole number from 0"),
+        ({"batch": 2**53}, r"more than 2\*\*53 bytes"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            load(path, dims=dims)
     assert bytes_of(load(path, dims={"batch": 3}))["x"] == 3 * 192
-    empty = model([relu()], [value("x", ["batch", 3])], [value("y", None)])
+    empty = net("(float[batch, 3] x) => (float[] y) { y = Relu(x) }")
     assert bytes_of(from_onnx(empty, dims={"batch": 0})) == {"x": 0, "y": 0}
 
 
 def test_dimensions_without_a_name_get_sizes_by_place_or_all_at_once() -> None:
-    proto = model(
-        [relu(), helper.make_node("Add", ["z", "z"], ["w"])],
-        [value("x", [None, 3, -1]), value("z", ["n", None])],
-        [value("y", None), value("w", None)],
-    )
+    proto = net("(float[?, 3, 1] x, float[n, ?] z) => (float[] y, float[] w) { y = Relu(x)  w = Add(z, z) }")
     proto.graph.input[0].type.tensor_type.shape.dim[2].dim_value = -1
     with pytest.raises(InvalidInputError, match=r'"x:0": 1, "x:2": 1, "n": 1, "z:1": 1.*--dim x:0=1 --dim x:2=1'):
         from_onnx(proto)
@@ -130,33 +96,20 @@ def test_dimensions_without_a_name_get_sizes_by_place_or_all_at_once() -> None:
     ):
         with pytest.raises(InvalidInputError, match=words):
             from_onnx(proto, inputs=wrong)
-
-
-def test_an_input_of_unknown_rank_gets_one_from_its_sizes() -> None:
-    proto = model([relu()], [value("x", None)], [value("y", None)])
-    assert bytes_of(from_onnx(proto, dims={"x:0": 2, "x:1": 3})) == {"x": 24, "y": 24}
+    unknown = net("(float[] x) => (float[] y) { y = Relu(x) }")
+    assert bytes_of(from_onnx(unknown, dims={"x:0": 2, "x:1": 3})) == {"x": 24, "y": 24}
 
 
 def test_sorts_nodes_that_are_out_of_order() -> None:
-    graph = from_onnx(model([relu("m", "y", "second"), relu("x", "m", "first")], [value("x", [2])], [value("y", [2])]))
+    graph = from_onnx(net("(float[2] x) => (float[2] y) { [second] y = Relu(m)  [first] m = Relu(x) }"))
     assert [op.id for op in graph.operators] == ["first", "second"]
 
 
 def test_shared_sparse_and_listed_initializers_are_parameters() -> None:
-    sparse = helper.make_sparse_tensor(
-        helper.make_tensor("s", FLOAT, [2], [1.0, 2.0]), helper.make_tensor("", TensorProto.INT64, [2], [0, 3]), [4]
-    )
-    proto = model(
-        [
-            helper.make_node("Add", ["x", "w"], ["m"]),
-            helper.make_node("Add", ["m", "w"], ["n"]),
-            helper.make_node("Add", ["n", "s"], ["y"]),
-        ],
-        [value("x", [4]), value("w", [4])],
-        [value("y", [4])],
-        [weight("w", 4)],
-    )
-    proto.graph.sparse_initializer.append(sparse)
+    values = helper.make_tensor("s", TensorProto.FLOAT, [2], [1.0, 2.0])
+    places = helper.make_tensor("", TensorProto.INT64, [2], [0, 3])
+    proto = net("(float[4] x, float[4] w) => (float[4] y) { m = Add(x, w)  n = Add(m, w)  y = Add(n, s) }", w=(4,))
+    proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [4]))
     graph = from_onnx(proto)
     assert graph.inputs == ("x",)
     assert {p.id: p.bytes for p in graph.parameters} == {"w": 16, "s": 8 + 16}
@@ -164,95 +117,59 @@ def test_shared_sparse_and_listed_initializers_are_parameters() -> None:
 
 
 def test_optional_inputs_and_outputs_are_left_out() -> None:
-    proto = model(
-        [
-            helper.make_node("Clip", ["x", "", "high"], ["c"]),
-            helper.make_node("MaxPool", ["c"], ["y", ""], kernel_shape=[1]),
-        ],
-        [value("x", [1, 1, 4])],
-        [value("y", None)],
-        [weight("high")],
-    )
-    graph = from_onnx(proto)
-    assert [(op.inputs, op.outputs) for op in graph.operators] == [(("x",), ("c",)), (("c",), ("y",))]
+    text = '(float[1, 1, 4] x) => (float[] y) { c = Clip(x, "", high)  y = MaxPool <kernel_shape = [1]> (c) }'
+    proto = net(text, high=())
+    proto.graph.node[1].output.append("")
+    assert [(op.inputs, op.outputs) for op in from_onnx(proto).operators] == [(("x",), ("c",)), (("c",), ("y",))]
 
 
 def test_an_unread_mask_of_unknown_shape_is_left_out() -> None:
-    old = [helper.make_opsetid("", 8)]
-    dropout = helper.make_node("Dropout", ["x"], ["y", "mask"])
-    graph = from_onnx(model([dropout], [value("x", [2])], [value("y", [2])], opset_imports=old))
+    graph = from_onnx(net("(float[2] x) => (float[2] y) { y, mask = Dropout(x) }", opset=8))
     assert graph.operators[0].outputs == ("y",)
-    cast = helper.make_node("Cast", ["mask"], ["z"], to=1)
-    read = from_onnx(model([dropout, cast], [value("x", [2])], [value("y", [2])], opset_imports=old))
+    read = from_onnx(net("(float[2] x) => (float[2] y) { y, mask = Dropout(x)  z = Cast <to = 1> (mask) }", opset=8))
     mask = bytes_of(read).pop("mask")
     assert mask in (2, 8)  # measured: runtimes make it of truth values, or of the input's type
     assert bytes_of(read) == {"x": 8, "y": 8, "mask": mask}
 
 
 def test_an_output_that_is_a_constant_takes_no_planned_memory() -> None:
-    proto = model(
-        [relu(), helper.make_node("Identity", ["w"], ["z"])],
-        [value("x", [2])],
-        [value("y", [2]), value("z", [3])],
-        [weight("w", 3)],
-    )
-    graph = from_onnx(proto)
+    graph = from_onnx(net("(float[2] x) => (float[2] y, float[3] z) { y = Relu(x)  z = Identity(w) }", w=(3,)))
     assert graph.outputs == ("y",)
     assert [op.id for op in graph.operators] == ["Relu_0"]
 
 
 def test_what_follows_from_constants_alone_is_a_constant() -> None:
-    nodes = [
-        helper.make_node("Transpose", ["w"], ["wt"]),
-        helper.make_node("ConstantOfShape", ["shape"], ["ones"]),
-        helper.make_node("Add", ["wt", "ones"], ["sum"]),
-        helper.make_node("MatMul", ["x", "sum"], ["m"]),
-        helper.make_node("RandomNormal", [], ["noise"], shape=[2, 3]),
-        helper.make_node("Add", ["m", "noise"], ["y"]),
-    ]
-    shape = numpy_helper.from_array(np.array([4, 3], np.int64), "shape")
-    graph = from_onnx(model(nodes, [value("x", [2, 4])], [value("y", None)], [weight("w", 3, 4), shape]))
+    text = """(float[2, 4] x) => (float[] y) {
+        wt = Transpose(w)  ones = ConstantOfShape(shape)  sum = Add(wt, ones)
+        m = MatMul(x, sum)  noise = RandomNormal <shape = [2, 3]> ()  y = Add(m, noise)
+    }"""
+    graph = from_onnx(net(text, w=(3, 4), shape=[4, 3]))
     assert [op.kind for op in graph.operators] == ["MatMul", "RandomNormal", "Add"]
     assert {p.id: p.bytes for p in graph.parameters} == {"sum": 48}
 
 
 def test_model_local_functions_are_inlined() -> None:
-    function = helper.make_function(
-        "mine", "Twice", ["a"], ["b"], [relu("a", "m"), relu("m", "b")], [helper.make_opsetid("", 18)]
-    )
-    proto = model(
-        [helper.make_node("Twice", ["x"], ["y"], domain="mine")],
-        [value("x", [2])],
-        [value("y", [2])],
-        functions=[function],
-        opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("mine", 1)],
-    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    proto = net("(float[2] x) => (float[2] y) { y = mine.Twice(x) }")
+    relus = [helper.make_node("Relu", [source], [target]) for source, target in ("am", "mb")]
+    proto.functions.append(helper.make_function("mine", "Twice", ["a"], ["b"], relus, opsets))
     assert [op.kind for op in from_onnx(proto).operators] == ["Relu", "Relu"]
+    again = helper.make_node("Twice", ["a"], ["b"], domain="mine")
+    proto.functions[0].CopyFrom(helper.make_function("mine", "Twice", ["a"], ["b"], [again], opsets))
+    with pytest.raises(InvalidInputError, match="cannot be inlined"):
+        from_onnx(proto)
 
 
 def test_shape_computations_are_followed() -> None:
-    proto = model(
-        [
-            helper.make_node("Shape", ["x"], ["s"]),
-            helper.make_node("Gather", ["s", "zero"], ["b"]),
-            helper.make_node("Concat", ["b", "rest"], ["t"], axis=0),
-            helper.make_node("Reshape", ["x", "t"], ["y"]),
-        ],
-        [value("x", [2, 3, 4])],
-        [value("y", None)],
-        [
-            numpy_helper.from_array(np.array([0], np.int64), "zero"),
-            numpy_helper.from_array(np.array([12], np.int64), "rest"),
-        ],
-    )
-    assert {t.id: t.shape for t in from_onnx(proto).tensors}["y"] == (2, 12)
+    text = """(float[2, 3, 4] x) => (float[] y) {
+        s = Shape(x)  b = Gather(s, zero)  t = Concat <axis = 0> (b, rest)  y = Reshape(x, t)
+    }"""
+    assert {t.id: t.shape for t in from_onnx(net(text, zero=[0], rest=[12])).tensors}["y"] == (2, 12)
 
 
 def test_elements_under_a_byte_are_packed() -> None:
-    assert sized([3, 5], "INT4", "t").bytes == 8
-    assert sized([5], "FLOAT4E2M1", "t").bytes == 3
-    assert sized([5], "FLOAT8E4M3FN", "t").bytes == 5
-    assert sized([], "DOUBLE", "t").bytes == 8
+    sizes = [([3, 5], "INT4", 8), ([5], "FLOAT4E2M1", 3), ([5], "FLOAT8E4M3FN", 5), ([], "DOUBLE", 8)]
+    assert all(sized(shape, dtype, "t").bytes == size for shape, dtype, size in sizes)
     known = set(TensorProto.DataType.keys()) - {"UNDEFINED", "STRING"}
     assert all(map(element_bits, known))
 
@@ -260,12 +177,11 @@ def test_elements_under_a_byte_are_packed() -> None:
 @pytest.mark.parametrize("location", ["/etc/passwd", "../../secret.bin", "link.bin"])
 def test_external_data_is_never_opened(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link.bin").symlink_to("/etc/passwd")
-    proto = model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [9])], [value("y", None)], [weight("w", 9)])
+    proto = net("(float[9] x) => (float[] y) { y = Add(x, w) }", w=(9,))
     tensor = proto.graph.initializer[0]
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
-    entry = tensor.external_data.add()
-    entry.key, entry.value = "location", location
+    tensor.external_data.add(key="location", value=location)
     path = save(proto, tmp_path)
     opened: list[str] = []
     real_open = Path.open
@@ -275,44 +191,36 @@ def test_external_data_is_never_opened(tmp_path: Path, location: str, monkeypatc
     assert set(opened) == {"net.onnx"}
 
 
-def _unknown_operator() -> onnx.ModelProto:
-    return model(
-        [helper.make_node("Magic", ["x"], ["m"], name="trick", domain="mine"), relu("m", "y")],
-        [value("x", [2])],
-        [value("y", None)],
-        opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("mine", 1)],
-    )
-
-
-def _wrong_initializer(dim: int) -> onnx.ModelProto:
-    proto = model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [2])], [value("y", [2])], [weight("w", 2)])
-    proto.graph.initializer[0].dims[:] = [dim]
+def _changed(proto: onnx.ModelProto, dim: int) -> onnx.ModelProto:
+    """A model whose weight, or without one whose input, has another size."""
+    if proto.graph.initializer:
+        proto.graph.initializer[0].dims[:] = [dim]
+    else:
+        proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = dim
     return proto
 
 
+ADD = "(float[2] x) => (float[2] y) { y = Add(x, w) }"
 BAD = [
     (
-        model([relu()], [value("x", [-1, 2])], [value("y", None)]),
+        _changed(net("(float[1, 2] x) => (float[] y) { y = Relu(x) }"), -1),
         'the inputs have open dimensions; give their sizes, e.g. dims={"x:0": 1}',
     ),
-    (model([relu()], [value("x", [2**62])], [value("y", None)]), "more than 2**53 bytes"),
-    (model([relu()], [value("x", [2**31, 2**31, 2**31])], [value("y", None)]), "more than 2**53 bytes"),
-    (_wrong_initializer(-1), "initializer 'w' has an open dimension"),
-    (_wrong_initializer(2**62), "initializer 'w' has dimensions [4611686018427387904], more than 2**53 bytes"),
+    (_changed(net("(float[1] x) => (float[] y) { y = Relu(x) }"), 2**62), "more than 2**53 bytes"),
+    (net(f"(float[{2**31}, {2**31}, {2**31}] x) => (float[] y) {{ y = Relu(x) }}"), "more than 2**53 bytes"),
+    (_changed(net(ADD, w=(2,)), -1), "initializer 'w' has an open dimension"),
+    (_changed(net(ADD, w=(2,)), 2**62), "initializer 'w' has dimensions [4611686018427387904], more than 2**53 bytes"),
     (
-        _unknown_operator(),
+        net("(float[2] x) => (float[] y) { [trick] m = mine.Magic(x)  y = Relu(m) }"),
         "node 'trick' (Magic) makes 'm' of unknown shape; a run with zeros could not measure it (ONNX Runtime ",
     ),
+    (net("(float[2] x) => (float[2] b) { [one] a = Relu(b)  [two] b = Relu(a) }"), "the graph has a cycle: "),
+    (net("(float[2] x) => (float[2] y) { y = Relu(nowhere) }"), "reads 'nowhere', which the graph does not"),
     (
-        model([relu("b", "a", "one"), relu("a", "b", "two")], [value("x", [2])], [value("b", [2])]),
-        "the graph has a cycle: ",
-    ),
-    (model([relu("nowhere", "y")], [value("x", [2])], [value("y", [2])]), "reads 'nowhere', which the graph does not"),
-    (
-        model([relu("x", "y"), relu("x", "y")], [value("x", [2])], [value("y", [2])]),
+        net("(float[2] x) => (float[2] y) { y = Relu(x)  y = Relu(x) }"),
         "tensor 'y' is written by both 'Relu_0' and 'Relu_1'",
     ),
-    (model([], [value("x", [2])], [value("x", [2])]), "without operators"),
+    (net("(float[2] x) => (float[2] x) { }"), "without operators"),
 ]
 
 
@@ -326,18 +234,22 @@ def test_models_that_cannot_be_planned_say_why(tmp_path: Path, proto: onnx.Model
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"not an onnx file at all", b"\x08\x07\x3a\xff\xff\xff\xff\x0f"])
-def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "empty"),
+        (b"\x00", "not an ONNX model"),
+        (b"not an onnx file at all", "not an ONNX model"),
+        (b"\x08\x07\x3a\xff\xff\xff\xff\x0f", "not an ONNX model"),
+        (conv_net().SerializeToString()[:-200], "net.onnx"),
+        (conv_net().SerializeToString().replace(b"conv", b"con\xff"), "is not UTF-8"),
+        (net(f"(float[1] x) => (float[1] y) {{ [{'r' * 5000}] y = Relu(x) }}").SerializeToString(), "at most 1024"),
+    ],
+)
+def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(data)
-    with pytest.raises(InvalidInputError, match=r"empty|not an ONNX model"):
-        load(path)
-
-
-def test_a_truncated_model_is_refused(tmp_path: Path) -> None:
-    path = save(conv_net(), tmp_path)
-    path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(InvalidInputError, match=r"net\.onnx"):
+    with pytest.raises(InvalidInputError, match=words):
         load(path)
 
 
@@ -347,28 +259,3 @@ def test_limits_hold(tmp_path: Path) -> None:
         load(path, limits=Limits(operators=2))
     with pytest.raises(LimitExceededError, match="over the limit of 10"):
         load(path, limits=Limits(file_bytes=10))
-
-
-def test_a_name_that_is_too_long_or_not_utf8_is_refused(tmp_path: Path) -> None:
-    long = model([relu(name="r" * 5000)], [value("x", [1])], [value("y", [1])])
-    with pytest.raises(InvalidInputError, match="Operator: id should have at most 1024 characters"):
-        from_onnx(long)
-    damaged = tmp_path / "damaged.onnx"
-    sound = model([relu(name="marked")], [value("x", [1])], [value("y", [1])])
-    damaged.write_bytes(sound.SerializeToString().replace(b"marked", b"mark\xff\xfe"))
-    with pytest.raises(InvalidInputError, match="is not UTF-8"):
-        from_onnx(damaged)
-
-
-def test_a_function_that_calls_itself_is_refused() -> None:
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
-    again = helper.make_node("F", ["a"], ["b"], domain="own")
-    proto = helper.make_model(
-        helper.make_graph(
-            [helper.make_node("F", ["x"], ["y"], domain="own")], "g", [value("x", [1])], [value("y", [1])]
-        ),
-        opset_imports=opsets,
-        functions=[helper.make_function("own", "F", ["a"], ["b"], [again], opsets)],
-    )
-    with pytest.raises(InvalidInputError, match="cannot be inlined"):
-        from_onnx(proto)

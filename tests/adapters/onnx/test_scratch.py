@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import opweave as ow
@@ -15,6 +16,7 @@ from onnx import helper  # noqa: E402
 
 from opweave.adapters.onnx.scratch import kernel_scratch  # noqa: E402
 from opweave.adapters.onnx.sizes import Sized  # noqa: E402
+from tests.adapters.onnx.nets import net, saved  # noqa: E402
 
 BYTES = {"float32": 4, "int64": 8}
 
@@ -92,29 +94,22 @@ def test_convolutions_of_integers(last: int, weight: str, depth: int, window: in
 
 
 def test_other_kernels() -> None:
-    net = sized((1, 4, 64, 64))
+    whole = sized((1, 4, 64, 64))
     image, weights = sized((1, 32, 20, 20)), sized((32, 8, 3, 3))
     assert scratch("ConvTranspose", sized((1, 32, 39, 39)), image, weights, group=4) == 115_200
-    assert scratch("Where", net, sized((1, 1, 64, 64), "bool"), net, sized((1,))) == 65_536 + 16_384
-    assert scratch("Softmax", net, net, axis=1) == 2 * 65_536
-    assert scratch("Softmax", net, net, axis=-1) == scratch("Relu", net, net) == 0
-    assert scratch("Sum", net, net, net) == 0
-    assert scratch("Sum", net, net, net, net) == 65_536
-    assert scratch("LSTM", net, net) == scratch("QLinearConv", net, net) == 0  # inputs are missing
+    assert scratch("Where", whole, sized((1, 1, 64, 64), "bool"), whole, sized((1,))) == 65_536 + 16_384
+    assert scratch("Softmax", whole, whole, axis=1) == 2 * 65_536
+    assert scratch("Softmax", whole, whole, axis=-1) == scratch("Relu", whole, whole) == 0
+    assert scratch("Sum", whole, whole, whole) == 0
+    assert scratch("Sum", whole, whole, whole, whole) == 65_536
+    assert scratch("LSTM", whole, whole) == scratch("QLinearConv", whole, whole) == 0  # inputs are missing
 
 
 @pytest.mark.frameworks
 def test_the_arena_agrees(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    text = """
-        <ir_version: 8, opset_import: ["": 17]>
-        net (float[1, 3, 64, 64] x) => (float[1, 16, 64, 64] y)
-        <float[16, 3, 3, 3] w>
-        { a = Neg(x)  y = Conv <pads = [1, 1, 1, 1]> (a, w) }"""
-    model = onnx.parser.parse_model(text)
-    del model.graph.initializer[:]
-    model.graph.initializer.append(helper.make_tensor("w", 1, [16, 3, 3, 3], [0.5] * 432))
-    onnx.save(model, tmp_path / "net.onnx")
+    text = "(float[1, 3, 64, 64] x) => (float[] y) { a = Neg(x)  y = Conv <pads = [1, 1, 1, 1]> (a, w) }"
+    saved(net(text, w=np.full((16, 3, 3, 3), 0.5, "f")), tmp_path / "net.onnx")
     problem = ow.onnx_runtime_problem(tmp_path / "net.onnx")
     result = ow.solve(problem, solver="rpo")
     memory = ow.verify(tmp_path / "net.onnx", result).memory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,13 +37,17 @@ def test_a_loop_is_an_operator_with_workspace() -> None:
     assert loop.flops >= 2 * 8**3
 
 
-def test_open_sizes_are_asked_for() -> None:
-    with pytest.raises(ow.InvalidInputError, match="open dimensions: image:0; give their sizes as dims"):
-        ow.load(FILES / "small_open.xml")
-    with pytest.raises(ow.InvalidInputError, match="no dimension 'image:1'"):
-        ow.load(FILES / "small_open.xml", dims={"image:1": 8})
-    with pytest.raises(ow.InvalidInputError, match="the limits forbid it"):
-        ow.load(FILES / "small_open.xml", dims={"*": 2}, limits=NO_RUN)
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "open dimensions: image:0; give their sizes as dims"),
+        ({"dims": {"image:1": 8}}, "no dimension 'image:1'"),
+        ({"dims": {"*": 2}, "limits": NO_RUN}, "the limits forbid it"),
+    ],
+)
+def test_open_sizes_are_asked_for(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ow.InvalidInputError, match=sentence):
+        ow.load(FILES / "small_open.xml", **given)
 
 
 @pytest.mark.frameworks
@@ -61,13 +66,15 @@ BOMB = """<?xml version="1.0"?><!DOCTYPE net [<!ENTITY a "aaaaaaaaaa">
 <!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;&b;&b;">]>
 <net name="&c;" version="11"/>"""
 
+NEST = "<layers><layer id='1' type='Loop'><body>"
+
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (BOMB, "declares a document type"),
         ('<!DOCTYPE net SYSTEM "file:///etc/passwd"><net version="11"/>', "declares a document type"),
-        ("<net version='11'>" + "<layers>" * 200, "nested deeper than 64"),
+        ("<net version='11'>" + NEST * 200 + "</body></layer></layers>" * 200 + "</net>", "nested deeper than 64"),
         ("<net version='11'/>", "a model without layers"),
         ("<net version='7'><layers/></net>", "no OpenVINO model of version 10 or 11"),
         ("<html/>", "no OpenVINO model"),

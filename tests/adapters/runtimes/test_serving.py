@@ -50,24 +50,6 @@ def test_a_device_map_names_every_module() -> None:
     }
 
 
-def test_a_result_is_a_plan() -> None:
-    net = from_config(TINY, "tiny")
-    devices = [
-        ow.Device(name=name, memory_bytes=size, flops_per_second=1e12, memory_bandwidth=rate)
-        for name, size, rate in (("cpu", 2**30, 5e10), ("gpu", 150_000, 1e12))
-    ]
-    cluster = ow.Cluster(devices=devices, shared=1e10)
-    work = Workload(context=128)
-    problem = ow.Placement(
-        graph=ow.llm.language_graph(net, work),
-        cluster=cluster,
-        costs=ow.llm.language_costs(net, work, cluster),
-        memory="parameters",
-    )
-    result = ow.solve(problem, time_limit=5)
-    assert "-ngl" in ow.runtimes.llama_cpp_command(net, result, work, host="cpu")
-
-
 def test_every_runtime_has_its_settings_or_a_sentence() -> None:
     net = from_config(TINY | {"_name_or_path": "me/tiny"}, "tiny")
     whole = ow.runtimes.language_settings(net, homes(net, ["cpu", "gpu"]), host="cpu")

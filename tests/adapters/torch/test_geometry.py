@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import opweave as ow  # noqa: E402
-from tests.adapters.conftest import Run, write  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 
@@ -66,24 +64,14 @@ def test_a_module_by_hand() -> None:
     rows = {tensor.id: (tensor.shape or ())[2] for tensor in graph.tensors if len(tensor.shape or ()) == 4}
     read = rows[next(op.inputs[0] for op in graph.operators if op.kind == "aten.adaptive_avg_pool2d.default")]
     assert read % 2 == 0
-    assert pools == [
-        Geometry(kernel=read // 2, stride=read // 2, channels="own"),
-        Geometry(channels="own", rows="all"),
-    ]
+    evenly = Geometry(kernel=read // 2, stride=read // 2, channels="own")
+    assert pools == [evenly, Geometry(channels="own", rows="all")]
     assert ow.geometry(net, args=picture()) == found
 
 
-def test_a_file_and_its_plan(opweave: Run, tmp_path: Path) -> None:
-    program = torch.export.export(Net().eval(), (torch.zeros(1, 3, 18, 18),))
-    path = tmp_path / "net.pt2"
-    torch.export.save(program, path)
-    assert by_kind(ow.load(path), ow.geometry(path)) == BY_HAND
-    devices = [ow.Device(name=name, flops_per_second=1e6, memory_bandwidth=1e7) for name in ("a", "b")]
-    cluster = write(tmp_path / "cluster.json", ow.Cluster(devices=devices, shared=1e7).model_dump_json())
-    ended = opweave("plan", path, "-p", "slicing", "--cluster", cluster, "--time-limit", 3, "--json")
-    assert (ended.status, ended.err) == (0, "")
-    slices = json.loads(ended.out)["solution"]["slices"]
-    assert len([row for row in slices.values() if row["dimension"] != "whole"]) >= 6
+def test_a_file(tmp_path: Path) -> None:
+    torch.export.save(torch.export.export(Net().eval(), (torch.zeros(1, 3, 18, 18),)), tmp_path / "net.pt2")
+    assert by_kind(ow.load(tmp_path / "net.pt2"), ow.geometry(tmp_path / "net.pt2")) == BY_HAND
 
 
 def test_sequences() -> None:
@@ -104,6 +92,5 @@ def test_parts_of_the_channels_are_cut_into_rows_and_parts_of_the_rows_are_not()
     x = torch.empty(1, 8, 18, 18, device="meta")
     graph = ow.load(Halves(), args=(x,))
     found = ow.geometry(Halves(), graph=graph, args=(x,))
-    assert by_kind(graph, found) == dict.fromkeys(
-        ("aten.chunk.default", "aten.split_with_sizes.default", "aten.slice.Tensor"), Geometry()
-    )
+    kinds = "aten.chunk.default aten.split_with_sizes.default aten.slice.Tensor"
+    assert by_kind(graph, found) == dict.fromkeys(kinds.split(), Geometry())

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+import networkx as nx  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
+
 import opweave as ow  # noqa: E402
+from opweave.adapters.torch.order import run_in_order  # noqa: E402
 from opweave.adapters.torch.program import prepare  # noqa: E402
 from opweave.adapters.torch.read import from_torch  # noqa: E402
-from opweave.problems.graph import OpGraph  # noqa: E402
+from opweave.adapters.torch.stages import runnable  # noqa: E402
+from tests.adapters.onnx.nets import random_order  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 
@@ -112,18 +118,15 @@ class _Measured(torch.fx.Interpreter):  # type: ignore[misc]
         return result
 
 
-def measured(program: Any, inputs: Sequence[Any]) -> tuple[dict[str, int], dict[str, int]]:
-    """Address and bytes of every node's storage, all kept alive."""
+def measured(program: Any, inputs: Sequence[Any]) -> dict[str, Any]:
+    """Every node's storage, all kept alive."""
     held = {**program.state_dict, **program.constants}
     given = iter(inputs)
     values = [next(given) if spec.target is None else held[spec.target] for spec in program.graph_signature.input_specs]
     run = _Measured(program)
     with torch.no_grad():
         run.run(*values)
-    return (
-        {name: storage._cdata for name, storage in run.storages.items()},
-        {name: storage.nbytes() for name, storage in run.storages.items()},
-    )
+    return run.storages
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -133,71 +136,39 @@ def test_storages_are_those_of_a_real_run(name: str) -> None:
     x = torch.randn(shape)
     program = prepare(maker().eval(), (x,))
     graph = ow.load(program)
-    address, size = measured(program, [x.clone()])
+    storages = measured(program, [x.clone()])
+    address = {name: storage._cdata for name, storage in storages.items()}
     real = [tensor for tensor in graph.tensors if tensor.dtype is not None]
     assert len(real) > 2
     for tensor in real:
         assert tensor.id in address, tensor.id
         assert address[tensor.id] == address[graph.storage[tensor.id]], tensor.id
         if tensor.alias_of is None:
-            assert tensor.bytes == size[tensor.id], tensor.id
+            assert tensor.bytes == storages[tensor.id].nbytes(), tensor.id
     owners = [tensor.id for tensor in real if tensor.alias_of is None]
     assert len({address[name] for name in owners}) == len(owners)
 
 
-def _run_in_order(program: Any, graph: OpGraph, order: Sequence[str], x: Any) -> Any:
-    """Run the program's nodes in an order of its operators; helpers (getitem, views of weights) when first needed."""
-    held = {name: value.clone() for name, value in {**program.state_dict, **program.constants}.items()}
-    nodes = {node.name: node for node in program.graph.nodes}
-    values: dict[str, Any] = {}
-    for node, spec in zip(program.graph.nodes, program.graph_signature.input_specs, strict=False):
-        values[node.name] = x if spec.target is None else held[spec.target]
-
-    def value(node: Any) -> Any:
-        if node.name not in values:
-            values[node.name] = call(node)
-        return values[node.name]
-
-    def call(node: Any) -> Any:
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
-        return node.target(*args, **kwargs)
-
-    with torch.no_grad():
-        for name in order:
-            values[name] = call(nodes[name])
-        return [value(node) for node in nodes["output"].all_input_nodes]
-
-
 @pytest.mark.parametrize("make", [InPlace, State])
 def test_every_order_of_in_place_operators_computes_the_same(make: Any) -> None:
-    import networkx as nx
-
     x = torch.randn(3, 4)
     program = prepare(make(), (x,))
     graph = from_torch(program)
-    tokens = [tensor.id for tensor in graph.tensors if tensor.id.endswith(".state")]
-    assert tokens  # the sum before must be told to come first
-    expected = make()(x)
-    expected = expected if isinstance(expected, tuple) else (expected,)
+    assert [tensor for tensor in graph.tensors if tensor.id.endswith(".state")]  # the sum before must come first
+    run, expected = runnable(program, graph), make()(x)
     orders = [order for order, _ in zip(nx.all_topological_sorts(graph.digraph), range(40), strict=False)]
     assert len(orders) > 1
     for order in orders:
-        found = _run_in_order(program, graph, order, x.clone())[-len(expected) :]
-        assert all(torch.equal(*both) for both in zip(found, expected, strict=True))
+        for buffer in run.module.buffers():
+            buffer.fill_(1.0)
+        found = run.shaped_outputs(run_in_order(run, order, [x.clone()]).outputs)
+        assert all(torch.equal(*both) for both in zip(tree_leaves(found), tree_leaves(expected), strict=True))
 
 
 def test_a_small_net_by_hand() -> None:
     graph = ow.load(Small().eval(), args=(torch.empty(1, 3, 4, 4, device="meta"),))
-    assert [op.kind for op in graph.operators] == [
-        "aten.conv2d.default",
-        "aten.batch_norm.default",
-        "aten.relu_.default",
-        "aten.add.Tensor",
-        "aten.dropout.default",
-        "aten.flatten.using_ints",
-        "aten.linear.default",
-        "aten.linear.default",
-    ]
+    kinds = "conv2d batch_norm relu_ add dropout flatten linear linear"
+    assert [op.kind.split(".")[1] for op in graph.operators] == kinds.split()
     assert [op.flops for op in graph.operators] == [2 * 64 * 27, 2 * 64, 64, 64, 0, 0, 2 * 64 * 64, 2 * 64 * 64]
     assert [op.module for op in graph.operators][:2] == ["conv", "norm"]
     assert graph.operators[6].parameters == graph.operators[7].parameters
@@ -236,13 +207,13 @@ def test_a_saved_program_is_read_like_the_program(tmp_path: Path) -> None:
 
 
 def test_gradient_modes_are_dissolved() -> None:
-    class Mixed(nn.Module):
+    class Modes(nn.Module):
         def forward(self, x: Any) -> Any:
             with torch.no_grad():
                 y = x * 2
             return y + x
 
-    program = torch.export.export(Mixed(), (torch.zeros(2, requires_grad=True),))
+    program = torch.export.export(Modes(), (torch.zeros(2, requires_grad=True),))
     assert [op.kind for op in ow.load(program).operators] == ["aten.mul.Tensor", "aten.add.Tensor"]
 
 
@@ -334,18 +305,124 @@ def test_models_without_a_fixed_order_say_why(module: Any, sentence: str) -> Non
     assert "\n" not in str(caught.value)
 
 
-def test_open_dimensions_and_missing_inputs_are_refused() -> None:
-    size = torch.export.Dim("size")
-    program = torch.export.export(nn.ReLU(), (torch.zeros(4, 3),), dynamic_shapes=({0: size},))
-    with pytest.raises(
-        ow.InvalidInputError, match=r"input 'input' has an open dimension \(s\d+, position 0\); export it"
-    ):
-        ow.load(program)
-    with pytest.raises(ow.InvalidInputError, match=r"ReLU: give example inputs, e\.g\. load"):
-        ow.load(nn.ReLU())
-    with pytest.raises(ow.InvalidInputError, match=r"ReLU: args is a tensor; write args=\(tensor,\)"):
-        ow.load(nn.ReLU(), args=torch.zeros(2))  # type: ignore[arg-type]
-    with pytest.raises(ow.InvalidInputError, match="args and kwargs are for modules"):
-        ow.load(torch.export.export(nn.ReLU(), (torch.zeros(2),)), args=(torch.zeros(2),))
-    with pytest.raises(ow.LimitExceededError, match="over the limit of 1 operators"):
-        ow.load(Small(), args=(torch.zeros(1, 3, 4, 4),), limits=ow.Limits(operators=1))
+def _open() -> Any:
+    shapes = ({0: torch.export.Dim("size")},)
+    return torch.export.export(nn.ReLU(), (torch.zeros(4, 3),), dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "sentence"),
+    [
+        (_open, {}, r"input 'input' has an open dimension \(s\d+, position 0\); export it"),
+        (nn.ReLU, {}, r"ReLU: give example inputs, e\.g\. load"),
+        (nn.ReLU, {"args": torch.zeros(2)}, r"ReLU: args is a tensor; write args=\(tensor,\)"),
+        (_open, {"args": (torch.zeros(2),)}, "args and kwargs are for modules"),
+        (
+            Small,
+            {"args": (torch.zeros(1, 3, 4, 4),), "limits": ow.Limits(operators=1)},
+            "over the limit of 1 operators",
+        ),
+    ],
+)
+def test_what_is_missing_or_too_much_is_said(make: Any, given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ow.InvalidInputError, match=sentence):
+        ow.load(make(), **given)
+
+
+class Mixed(nn.Module):
+    """Holds a weight on the device where it is built, and a table and a list that are always in main memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(8, 8)
+        self.register_buffer("table", torch.ones(8, device="cpu"))
+        self.loose = [torch.ones(8, device="cpu")]
+
+    def forward(self, x: Any) -> Any:
+        return self.dense(x) + self.table + self.loose[0] + torch.arange(8)
+
+
+class Experts(nn.Module):
+    """Counts the rows of each expert as mixtures of experts do; ``histc`` has no whole numbers on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        chosen = self.router(x).argmax(-1)
+        counted = chosen.float() if chosen.device.type == "cpu" else chosen.int()
+        return torch.histc(counted, 4, 0, 3)
+
+
+class Checked(nn.Module):
+    """Reads a number only to check it, and another to compute with it."""
+
+    def forward(self, x: Any) -> Any:
+        torch._check(x.argmax().item() >= 0)
+        return x * x.sum().item()
+
+
+class Cached(nn.Module):
+    """Returns a result and an object that holds tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        keys = self.dense(x)
+        layers = [SimpleNamespace(keys=keys, values=keys * 2, seen=8)]
+        return {"last": keys.sum(), "cache": SimpleNamespace(layers=layers, offloading=False)}
+
+
+class Tied(nn.Module):
+    """Two parameters in one storage, which are not one object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.ones(8, 8))
+        self.second = nn.Parameter(self.first.detach())
+
+    def forward(self, x: Any) -> Any:
+        return x @ self.first @ self.second
+
+
+@pytest.mark.parametrize("make", [Mixed, Experts, Checked, Cached, Tied])
+@pytest.mark.parametrize("outside", ["meta", "cpu"])
+def test_a_model_on_meta_is_read_as_the_real_one(make: Any, outside: str) -> None:
+    real = ow.load(make().eval(), args=(torch.ones(4, 8),))
+    with torch.device("meta"):
+        model = make().eval()
+    with torch.device(outside):
+        assert ow.load(model, args=(torch.empty(4, 8),)) == real
+
+
+class Scaled(nn.Module):
+    """Reads a number, changes the tensor that held it, and then computes with the number."""
+
+    def forward(self, x: Any) -> Any:
+        scale = x.sum()
+        number = scale.item() * 2.0
+        scale.add_(1.0)
+        return torch.ones(4, 8) * number + scale, number
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_numbers_read_from_tensors_are_read_in_time(seed: int) -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(seed))
+    program = prepare(Scaled(), (x,))
+    graph = from_torch(program)
+    item = next(op for op in graph.operators if op.kind == "aten.item.default")
+    assert [tensor.bytes for tensor in graph.tensors if tensor.id in item.outputs] == [0, 0]
+    assert item.outputs[0] in graph.outputs
+    run = run_in_order(runnable(program, graph), random_order(graph, seed), [x])
+    expected, number = Scaled()(x)
+    assert torch.equal(run.outputs[0], expected)
+    assert run.outputs[1] == number
+
+
+def test_a_cache_among_the_outputs_is_held_until_the_end() -> None:
+    graph = ow.load(Cached(), args=(torch.ones(4, 8),))
+    kinds = sorted(op.kind.split(".")[1] for op in graph.operators if set(op.outputs) & set(graph.outputs))
+    assert kinds == ["linear", "mul", "sum"]

@@ -137,16 +137,6 @@ def test_in_order(homes: list[str], wrong: int) -> None:
     assert len(objections(InOrder(ops=ATTENTION, devices=["cpu", "gpu1", "gpu0"]), homes)) == wrong
 
 
-@pytest.mark.parametrize("engine", ["layers", "highs"])
-def test_solvers_obey_them(engine: str) -> None:
-    rules = [InOrder(ops=ATTENTION, first="cpu")]
-    rules += [Beside(op=f"layers.{n}.feed_forward", other=ATTENTION[n], device="cpu") for n in range(3)]
-    problem = fastest_pass(model_of(3), rig_of(400, 90, 120), Workload(), constraints=rules)
-    result = ow.solve(problem, solver=engine, time_limit=20)
-    assert result.status is ow.Status.OPTIMAL
-    assert result.objective == pytest.approx(ow.solve(problem, solver="layers").objective)
-
-
 def test_a_rig_is_checked() -> None:
     rig = rig_of(400, 90, 70)
     assert rig.without(frozenset({"laptop"})).cluster.device_index.keys() == {"cpu", "gpu0"}
