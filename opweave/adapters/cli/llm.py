@@ -15,14 +15,16 @@ from opweave.adapters.cli.options import Settings
 from opweave.adapters.cli.output import NOTHING_FOUND, say, shown, tell_result
 from opweave.adapters.error_messages import plain, validated
 from opweave.adapters.llm.held import holdings, holdings_section, language_figure
+from opweave.adapters.llm.machine import HERE
 from opweave.adapters.llm.words import plan_in_words
 from opweave.adapters.report.mapping import PlacementView
 from opweave.adapters.report.timeline_tables import Columns, Section, section_of
 from opweave.adapters.report.view import Row
+from opweave.adapters.runtimes.language import exchanged
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
+from opweave.problems.language.posed import fastest_pass, in_blocks, in_stages, with_overrides
 from opweave.problems.language.rig import RESERVES, Rig, published_spread, reserve_bytes
 from opweave.problems.language.workload import Workload
 from opweave.problems.placement.spec import Placement, Schedule
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
 
 MORE_SECONDS, SECONDS = 5.0, 30.0
 """Time limit of each solve with more memory, and of each other solve by default."""
-
-PROVED = 2e-6
-"""Gap below which seconds count as equal."""
 
 ELSEWHERE = "; this machine was asked about: describe the devices in a file, and name it with --devices"
 """What to write where this machine does not say enough of itself."""
@@ -76,7 +75,7 @@ def llm_command(
     settings: Settings,
 ) -> int:
     """Plan a language model on the devices you have: who holds what, how full, how fast, and what is proved."""
-    from opweave.adapters.llm.machine import HERE, checked_rig, load_rig
+    from opweave.adapters.llm.machine import checked_rig, load_rig
     from opweave.adapters.llm.reading import read
 
     if slowest is not None and context != MAX:
@@ -99,14 +98,18 @@ def llm_command(
         question = _longest(question, slowest, quiet=settings.as_json)
     if not question.work.context:
         return NOTHING_FOUND
-    result = _solved(question, settings, in_blocks=layers == "split")
+    result = _solved(question, settings)
+    if layers == "split" and result.status is Status.INFEASIBLE:
+        say(f"{result.reason}; with -ot, tensors may be on other devices than their layer")
+        question = replace(question, constraints=with_overrides(read_model, rig))
+        result = _solved(question, settings)
     view = LanguageView(question, result)
     return tell_result(view, settings, lambda: _shown(view, machines=machines))
 
 
 KEPT: Mapping[str, Callable[[LanguageModel, Rig, Workload], tuple[AnyConstraint, ...]]] = {
-    "whole": lambda model, _, work: whole_layers(model, work),
-    "split": by_layer,
+    "whole": in_stages,
+    "split": in_blocks,
     "free": lambda *_: (),
 }
 """The constraints of each choice of ``--layers``."""
@@ -142,18 +145,12 @@ def _longest(question: Question, slowest: float | None, *, quiet: bool) -> Quest
     return replace(question, work=question.work.model_copy(update={"context": found.context}))
 
 
-def _solved(question: Question, settings: Settings, *, in_blocks: bool) -> Result[Schedule]:
-    """The answer; its bound holds whatever the order of the devices is."""
-    from opweave.solvers.language.questions import fastest_in_blocks
+def _solved(question: Question, settings: Settings) -> Result[Schedule]:
     from opweave.solvers.solve import solve
 
-    limited: dict[str, Any] = {"time_limit": question.limit, "seed": settings.seed}
-    if not in_blocks or settings.solver != "auto":
-        solver = "layers" if settings.solver == "auto" else settings.solver
-        return solve(question.posed, **{**settings.of_solve, **limited, "solver": solver})
-    found = fastest_in_blocks(question.model, question.rig, question.work, **limited)
-    looser = (found.bound or 0.0) < (found.result.bound or 0.0) * (1 - PROVED)
-    return found.result.model_copy(update={"bound": found.bound, "status": Status.FEASIBLE}) if looser else found.result
+    solver = "layers" if settings.solver == "auto" else settings.solver
+    limited: dict[str, Any] = {"time_limit": question.limit, "seed": settings.seed, "solver": solver}
+    return solve(question.posed, **{**settings.of_solve, **limited})
 
 
 class LanguageView(PlacementView):
@@ -221,7 +218,9 @@ class LanguageView(PlacementView):
         if self.result.solution is None:
             return []
         splits = section_of("Other splits", other_splits(self.problem), columns)
-        return [holdings_section(holdings(*self.asked, self.problem, self.solution)), splits]
+        as_in_commands = exchanged(self.question.model, self.solution.device)
+        held = self.solution.model_copy(update={"device": as_in_commands})
+        return [holdings_section(holdings(*self.asked, self.problem, held)), splits]
 
     def exports(self) -> Mapping[str, object]:
         """Add the plan for every runtime."""
@@ -229,7 +228,9 @@ class LanguageView(PlacementView):
 
         asked, file = self.question, str(self.question.file)
         file = file if file.lower().endswith(".gguf") else "model.gguf"
-        found = language_settings(asked.model, self.solution, asked.work, host=asked.rig.host, file=file)
+        host = asked.rig.host
+        far = {name: found for name, found in asked.rig.machines.items() if name != HERE and host not in found}
+        found = language_settings(asked.model, self.solution, asked.work, host=host, machines=far, file=file)
         return {**super().exports(), "runtimes.json": found}
 
     def figure(self) -> Figure:
@@ -249,9 +250,8 @@ def _shown(view: LanguageView, *, machines: bool) -> list[RenderableType]:
         sets = which_machines(*view.asked, constraints=asked.constraints, time_limit=asked.limit)
         found.append(str(sets))
     settings: Any = view.exports()["runtimes.json"]
-    if asked.rig.host is None:
-        settings["llama.cpp"] = "llama.cpp: name the device that is the processor with --host to get its command line"
-    for runtime in ("llama.cpp", *(() if asked.file.suffix.lower() == ".gguf" else ("vLLM",))):
+    alone = asked.file.suffix.lower() == ".gguf" or any("apple" in each.name for each in asked.rig.cluster.devices)
+    for runtime in ("llama.cpp", *(() if alone else ("vLLM",))):
         line = settings[runtime]
         text = f"{runtime} cannot carry out this plan: {line['not possible']}" if isinstance(line, dict) else line
         found.append(Text(plain(text), no_wrap=True, overflow="ignore"))  # a line that can be copied

@@ -29,10 +29,22 @@ class NumberType(NamedTuple):
 
 
 RUNTIMES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("runtimes.toml").read_text("utf-8"))
-"""What is known of runtimes: sizes of number types, reserves, and published speeds."""
+"""What is known of runtimes: sizes of number types and of files, reserves, and what devices reach."""
 
 NUMBER_TYPES = {name: NumberType(*sizes) for name, sizes in RUNTIMES["number_types"].items()}
 """Sizes by name, in lower case as llama.cpp's options spell them."""
+
+
+class Mix(NamedTuple):
+    """The types of a file: of the table of tokens, of the head, and bits for each number of all other matrices."""
+
+    table: str
+    head: str
+    bits: float
+
+
+MIXES = {name: Mix(*row) for name, row in RUNTIMES["mixes"].items()}
+"""Files of llama.cpp by the names in which people have them, such as "q4_k_m"."""
 
 
 def number_type(name: str) -> NumberType:
@@ -51,7 +63,7 @@ def number_type(name: str) -> NumberType:
     found = NUMBER_TYPES.get(name.lower())
     if found is None:
         raise InvalidInputError(
-            f"{name!r:.60} is no type of numbers that opweave knows{did_you_mean(name, NUMBER_TYPES)}; "
+            f"{name!r:.60} is no type of numbers that opweave knows{did_you_mean(name, (*NUMBER_TYPES, *MIXES))}; "
             f"it knows {', '.join(NUMBER_TYPES)}"
         )
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph, Tensor
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.rig import Rig
-from opweave.problems.language.rules import Beside
+from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.language.workload import TOKEN_BYTES, Workload, language_costs, language_graph, parts
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
@@ -141,6 +141,33 @@ def by_layer(model: LanguageModel, rig: Rig, work: Workload) -> tuple[AnyConstra
             beside = Beside(op=op, other=first, device=rig.host)
             rules.append(Colocate(ops=(first, op)) if group.role == "router" else beside)
     return tuple(rules)
+
+
+def in_blocks(model: LanguageModel, rig: Rig, work: Workload) -> tuple[AnyConstraint, ...]:
+    """The side constraints of llama.cpp: one block of layers for each device, parts of them in host memory."""
+    return (*by_layer(model, rig, work), *_blocks(model, rig.host, range(len(model.layers))))
+
+
+def with_overrides(model: LanguageModel, rig: Rig) -> tuple[AnyConstraint, ...]:
+    """The side constraints of llama.cpp with ``-ot``: one block for each device of what keeps caches, the rest free."""
+    keeping = [n for n, layer in enumerate(model.layers) if layer.cache.key_width or layer.cache.state_bytes]
+    return _blocks(model, rig.host, keeping)
+
+
+def in_stages(model: LanguageModel, rig: Rig, work: Workload) -> tuple[AnyConstraint, ...]:
+    """The side constraints of vLLM: one block of whole layers for each device, the table first and the head last.
+
+    With a host, which keeps the table, the head may be anywhere.
+    """
+    last = len(model.layers) - 1
+    ends = ("embedding", f"layers.0.{model.layers[0].first}"), (f"layers.{last}.{model.layers[last].first}", "head")
+    tied = () if rig.host is not None else tuple(Colocate(ops=pair) for pair in ends)
+    return (*whole_layers(model, work), *tied, *_blocks(model, rig.host, range(len(model.layers))))
+
+
+def _blocks(model: LanguageModel, host: str | None, layers: Sequence[int]) -> tuple[InOrder, ...]:
+    ops = tuple(f"layers.{number}.{model.layers[number].first}" for number in layers)
+    return (InOrder(ops=ops, first=host),) if len(ops) > 1 else ()
 
 
 def _placed(

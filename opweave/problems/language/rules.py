@@ -37,9 +37,18 @@ class Beside(NamingConstraint):
 
 
 class InOrder(NamingConstraint):
-    """``ops`` use ``devices`` in this order: a later one of ``ops`` is on the same device or on a later one.
+    """Every device has one run of ``ops``: a device that ``ops`` have left is not used by later ones.
 
-    llama.cpp gives every device one block of layers, host memory first. Devices that are not listed are not used.
+    llama.cpp and vLLM give every device one block of layers.
+
+    Attributes
+    ----------
+    ops
+        One operator of each layer, in order.
+    devices
+        The devices in the order of their runs; others are not used. Empty for any devices in any order.
+    first
+        A device that has the first of ``ops``, if it has any; llama.cpp's host memory.
 
     Examples
     --------
@@ -48,16 +57,22 @@ class InOrder(NamingConstraint):
     """
 
     ops: Many[Name]
-    devices: Many[Name]
+    devices: Many[Name] = ()
+    first: Name | None = None
+
+    def _names_in(self, *fields: str) -> list[str]:
+        more = [self.first] if "devices" in fields and self.first is not None and not self.devices else []
+        return [*super()._names_in(*fields), *more]
 
     def violations(self, problem: Problem[Any, Any], solution: PlacesOperators) -> Iterable[Violation]:
-        where, rank = solution.devices_by_operator(), {name: number for number, name in enumerate(self.devices)}
+        where, known = solution.devices_by_operator(), self.devices or (() if self.first is None else (self.first,))
+        rank = {name: number for number, name in enumerate(known)}
         latest, before = 0, ""
         for op in self.ops:
             for device in sorted(where.get(op, ())):
-                if device not in rank:
+                if device not in rank and self.devices:
                     yield self.broken(f"{op!r} is on {device!r}; the order is {', '.join(map(repr, self.devices))}")
-                elif rank[device] < latest:
-                    yield self.broken(f"{op!r} is on {device!r}, which comes before {before!r} in the order")
+                elif rank.setdefault(device, len(rank)) < latest:
+                    yield self.broken(f"{op!r} is on {device!r}, whose run of layers ends before that of {before!r}")
                 else:
                     latest, before = rank[device], device
