@@ -247,8 +247,7 @@ def _shown(view: LanguageView, *, machines: bool) -> list[RenderableType]:
     if view.result.solution is None:
         return found
     if machines:
-        sets = which_machines(*view.asked, constraints=asked.constraints, time_limit=asked.limit)
-        found.append(str(sets))
+        found.append(str(which_machines(*view.asked, constraints=asked.constraints, time_limit=asked.limit)))
     settings: Any = view.exports()["runtimes.json"]
     alone = asked.file.suffix.lower() == ".gguf" or any("apple" in each.name for each in asked.rig.cluster.devices)
     for runtime in ("llama.cpp", *(() if alone else ("vLLM",))):

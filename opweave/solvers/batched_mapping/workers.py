@@ -33,19 +33,17 @@ def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
     return next((schedule for schedule in schedules if problem.evaluate(schedule).feasible), None)
 
 
-KNOWN_BEFORE = HeadStart(initial=best_list_schedule)
+HEAD_START = HeadStart(initial=best_list_schedule)
 
-register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", KNOWN_BEFORE)
+register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", HEAD_START)
 
 
-MOST_INPUTS = 64
-"""Inputs of all operators together up to which the whole program proves anything."""
+MOST_INPUTS = 64  # of all operators together, up to which the whole program proves anything
 
 
 def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
     """List schedules first. A batch that cannot be split is a placement; else bounds, local search, a small program."""
-    small = problem.batch * len(problem.graph.operators) <= MOST_INPUTS
-    lists = Steps("lists", solve_lists, problem)
+    lists, whole = Steps("lists", solve_lists, problem), Steps("highs", partial(run_engine, engine=Highs()), problem)
     if lower_unless_short(problem).granules == 1:
         return [lists, Steps("placement", partial(solve_unsplit, None), problem)]
     return [
@@ -53,7 +51,7 @@ def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
         Steps("local", solve_local, problem),
         Steps("mean passage", prove_mean_passage, problem),
         Steps("one input", prove_one_input, problem),
-        *([Steps("highs", partial(run_engine, engine=Highs()), problem)] if small else []),
+        *([whole] if problem.batch * len(problem.graph.operators) <= MOST_INPUTS else []),
     ]
 
 
