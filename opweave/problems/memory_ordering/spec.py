@@ -27,6 +27,9 @@ __all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
 LARGEST_TOTAL = 2**62
 """Largest sum of footprints that is accepted; solvers count in 64-bit integers."""
 
+WITH_BODIES = frozenset({"If", "Loop", "Scan", "cond", "while_loop", "scan", "map"})
+"""Kinds of ONNX and PyTorch that run other graphs inside them."""
+
 InPlace = Literal["none", "first", "any"]
 
 
@@ -126,7 +129,14 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
 
     def assumptions(self) -> str:
         limit = "" if self.limit_bytes is None else f", limit {self.limit_bytes:,} bytes"
-        return f"{self.objective}, in place {self.in_place}, inputs {self.inputs}, outputs {self.outputs}{limit}"
+        counts = f"{self.objective}, in place {self.in_place}, inputs {self.inputs}, outputs {self.outputs}{limit}"
+        return counts + self.uncounted
+
+    @property
+    def uncounted(self) -> str:
+        """What of the model takes memory that is not known, for sentences; empty if there is nothing."""
+        empty = {op.kind for op in self.graph.operators if op.kind in WITH_BODIES and not op.workspace_bytes}
+        return f", the bodies of {' and '.join(sorted(empty))} not counted" if empty else ""
 
     def play(self, solution: Ordering) -> Timeline | None:
         return self._replay(solution).timeline
