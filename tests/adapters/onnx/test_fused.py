@@ -12,10 +12,8 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from opweave.adapters.load import load  # noqa: E402
 from opweave.adapters.onnx.kinds import node_flops  # noqa: E402
 from opweave.adapters.onnx.read import from_onnx  # noqa: E402
-from tests.adapters.onnx.nets import net  # noqa: E402
 
 MS = "com.microsoft"
 
@@ -63,23 +61,3 @@ def test_operations_by_hand(kind: str, inputs: str, made: str, attributes: dict[
     shapes = [tuple(map(int, word.split(","))) if word != "-" else () for word in (made, *inputs.split())]
     node = helper.make_node(kind, [f"x{index}" for index in range(len(shapes) - 1)], ["y"], **attributes)
     assert node_flops(node, shapes[1:], shapes[0]) == eval(flops)
-
-
-@pytest.mark.frameworks
-@pytest.mark.parametrize("level", ["ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"])
-def test_what_onnx_runtime_saves_loads(tmp_path: Path, level: str) -> None:
-    ort = pytest.importorskip("onnxruntime")
-    text = """(float[1, 8, 16, 16] x) => (float[1, 10] y) {
-        c = Conv <pads = [1, 1, 1, 1]> (x, w)  r = Relu(c)  d = Conv <pads = [1, 1, 1, 1]> (r, v)  s = Add(d, r)
-        t = Relu(s)  p = GlobalAveragePool(t)  f = Flatten(p)  k = Gemm(f, g, h)  y = Relu(k)
-    }"""
-    proto = net(text, w=(16, 8, 3, 3), v=(16, 16, 3, 3), g=(16, 10), h=(10,))
-    options = ort.SessionOptions()
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
-    options.log_severity_level = 3
-    ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    fused, plain = load(tmp_path / "fused.onnx"), from_onnx(proto)
-    assert len(fused.operators) < len(plain.operators)
-    assert sum(op.flops for op in fused.operators) == pytest.approx(sum(op.flops for op in plain.operators), rel=0.02)
-    assert {tensor.id: tensor.shape for tensor in fused.tensors}["y"] == (1, 10)

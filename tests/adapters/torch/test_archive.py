@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pickle
 import random
 import re
 import zipfile
@@ -75,18 +74,12 @@ FACTORY = json.dumps({"default_factory_module": "this", "default_factory_name": 
 
 def hostile(kind: str, mark: Path) -> list[tuple[str, bytes, bytes]]:
     """Changes of an archive, each of which would make a file if its texts were trusted."""
-    code = f"__import__('os').mkdir({str(mark)!r})"
+    code, touch = f"__import__('os').mkdir({str(mark)!r})", pickled(Touch(mark))
     size = json.dumps({"as_expr": {"expr_str": code, "hint": None}}).encode()
     module = f'"type": "collections.defaultdict", "context": {FACTORY}'.replace('"', '\\"').encode()
     changes = {
-        "weights": [
-            ("weights_config", rb'"use_pickle": ?false', b'"use_pickle": true'),
-            ("/weight_", WHOLE, pickled(Touch(mark))),
-        ],
-        "constants": [
-            ("constants_config", b"tensor_0", b"opaque_obj_0"),
-            ("/tensor_0", WHOLE, pickle.dumps(Touch(mark))),
-        ],
+        "weights": [("weights_config", rb'"use_pickle": ?false', b'"use_pickle": true'), ("/weight_", WHOLE, touch)],
+        "constants": [("constants_config", b"tensor_0", b"opaque_obj_0"), ("/tensor_0", WHOLE, touch)],
         "sizes": [("models/model.json", rb'\{"as_int": ?2\}', size)],
         "modules": [("models/model.json", rb'\\"type\\": ?\\"builtins.dict\\", ?\\"context\\": ?[^,]*', module)],
         "names": [("models/model.json", b'"x"', json.dumps(f"x={code}").encode())],
