@@ -207,7 +207,7 @@ def _external(name: str, entries: dict[str, str], path: Path, where: str) -> byt
         raise InvalidInputError(f"{what} has no readable offset and length; export the model again") from None
     if begin < 0 or length < 0 or begin + length > size:
         raise InvalidInputError(f"{what} ends before its weights do; download the data file again")
-    return memoryview(np.memmap(place, np.uint8, "r"))[begin : begin + length] if length else b""
+    return np.memmap(place, np.uint8, "r").data[begin : begin + length] if length else b""
 
 
 def _tensors(graph: GraphProto) -> Iterator[TensorProto]:

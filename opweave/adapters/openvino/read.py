@@ -80,7 +80,7 @@ def _parsed(content: bytes, where: str, limits: Limits) -> Element:
     class Builder(TreeBuilder):
         count = 0
 
-        def start(self, tag: str, attrs: dict[str, str], /) -> Element:  # type: ignore[override]
+        def start(self, tag: str, attrs: dict[str, str], /) -> Element:
             self.count += 1
             if self.count > limits.edges:
                 raise LimitExceededError(f"{where}: more than {limits.edges:,} elements")

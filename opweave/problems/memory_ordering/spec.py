@@ -128,9 +128,8 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
         return self
 
     def assumptions(self) -> str:
-        limit = "" if self.limit_bytes is None else f", limit {self.limit_bytes:,} bytes"
-        counts = f"{self.objective}, in place {self.in_place}, inputs {self.inputs}, outputs {self.outputs}{limit}"
-        return counts + self.uncounted
+        limit = ("" if self.limit_bytes is None else f", limit {self.limit_bytes:,} bytes") + self.uncounted
+        return f"{self.objective}, in place {self.in_place}, inputs {self.inputs}, outputs {self.outputs}{limit}"
 
     @property
     def uncounted(self) -> str:
