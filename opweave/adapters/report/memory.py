@@ -45,7 +45,7 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):
         """Say where the peak is."""
         where = "" if self.details.peak_operator is None else f"; the peak is at {self.details.peak_operator}"
         summed = " summed over its steps" if self.problem.objective == "total" else ""
-        return f"The order needs {readable_bytes(self.result.objective or 0)}{summed}{where}."
+        return f"The order needs {readable_bytes(self.result.objective or 0)}{summed}{where}{self.problem.uncounted}."
 
     def comparison(self) -> Iterator[str]:
         """Say what is saved, if anything is."""

@@ -74,8 +74,9 @@ class MemoryCheck(Spec):
 
     @property
     def error(self) -> float:
-        """Relative difference of the peaks."""
-        return abs(self.measured_peak - self.predicted_peak) / max(self.predicted_peak, 1)
+        """Relative difference of the peaks; at least 1 if the allocator handed out several times what was predicted."""
+        far = (self.allocator_peak or 0) > 4 * max(self.predicted_peak, self.predicted_arena or 0) + 2**16
+        return max(abs(self.measured_peak - self.predicted_peak) / max(self.predicted_peak, 1), float(far))
 
 
 class RunCost(Spec):
@@ -155,6 +156,6 @@ class Verification(Spec):
 
     @property
     def passed(self) -> bool:
-        """Whether the plan holds: same outputs, the planned order, and the predicted peak of live tensors."""
+        """Whether the plan holds: same outputs, the planned order, and memory as predicted."""
         memory = self.memory is None or self.memory.error <= MEMORY_TOLERANCE
         return self.order_obeyed and self.outputs_equal and self.outputs_close is not False and memory

@@ -25,6 +25,9 @@ from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes
 __all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
 
 
+WITH_BODIES = frozenset({"If", "Loop", "Scan", "cond", "while_loop", "scan", "map"})
+"""Kinds of ONNX and PyTorch that run other graphs inside them."""
+
 InPlace = Literal["none", "first", "any"]
 
 
@@ -267,6 +270,15 @@ class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
         if self.objective == "total":
             _check_total(self.graph)
         return self
+
+    @property
+    def uncounted(self) -> str:
+        """What of the model takes memory that is not known, for sentences; empty if there is nothing."""
+        empty = {op.kind for op in self.graph.operators if op.kind in WITH_BODIES and not op.workspace_bytes}
+        return f", the bodies of {' and '.join(sorted(empty))} not counted" if empty else ""
+
+    def assumptions(self) -> str:
+        return super().assumptions() + self.uncounted
 
 
 def given_order(problem: MemoryOrdering) -> Ordering:

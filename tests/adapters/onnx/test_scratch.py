@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +20,12 @@ from opweave.adapters.onnx.scratch import kernel_scratch  # noqa: E402
 from opweave.adapters.onnx.sizes import Sized  # noqa: E402
 from tests.adapters.onnx.nets import net, saved  # noqa: E402
 
+TABLES = tomllib.loads(Path(__file__).with_name("scratch.toml").read_text())
 BYTES = {"float32": 4, "int64": 8}
 
 
-def sized(shape: tuple[int, ...], dtype: str = "float32") -> Sized:
-    return Sized(shape, dtype, math.prod(shape) * BYTES.get(dtype, 1))
+def sized(shape: Sequence[int], dtype: str = "float32") -> Sized:
+    return Sized(tuple(shape), dtype, math.prod(shape) * BYTES.get(dtype, 1))
 
 
 def scratch(kind: str, made: Sized, *inputs: Sized | None, outputs: int = 1, **given: object) -> int:
@@ -31,18 +34,9 @@ def scratch(kind: str, made: Sized, *inputs: Sized | None, outputs: int = 1, **g
     return kernel_scratch(node, inputs, made)
 
 
-@pytest.mark.parametrize(
-    ("image", "weights", "made", "given", "wanted"),
-    [
-        ((1, 3, 64, 64), (16, 3, 3, 3), (1, 16, 64, 64), {"pads": [1] * 4}, 65_536),
-        ((1, 64, 56, 56), (64, 64, 1, 1), (1, 64, 56, 56), {}, 0),
-        ((1, 64, 56, 56), (128, 64, 1, 1), (1, 128, 28, 28), {"strides": [2, 2]}, 65_536),
-        ((1, 256, 14, 14), (512, 256, 3, 3), (1, 512, 14, 14), {"pads": [1] * 4}, 1_806_336),
-        ((1, 512, 7, 7), (512, 1, 3, 3), (1, 512, 7, 7), {"pads": [1] * 4, "group": 512}, 65_536),
-    ],
-)
+@pytest.mark.parametrize(("image", "weights", "made", "given", "wanted"), TABLES["convolutions"])
 def test_convolutions(
-    image: tuple[int, ...], weights: tuple[int, ...], made: tuple[int, ...], given: dict[str, object], wanted: int
+    image: list[int], weights: list[int], made: list[int], given: dict[str, object], wanted: int
 ) -> None:
     node = helper.make_node("Conv", ["x", "w"], ["y"], **given)
     assert kernel_scratch(node, [sized(image), sized(weights)], sized(made)) == wanted
@@ -50,17 +44,7 @@ def test_convolutions(
     assert kernel_scratch(node, [sized(image), sized(weights)], sized(made)) == 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "gates", "wide", "direction", "more", "wanted"),
-    [
-        ("GRU", 3, 6, "forward", {}, 13_824),
-        ("GRU", 3, 6, "reverse", {"linear_before_reset": 1}, 24_576),
-        ("GRU", 3, 6, "bidirectional", {}, 37_888),
-        ("LSTM", 4, 8, "forward", {}, 18_944),
-        ("LSTM", 4, 8, "bidirectional", {}, 48_128),
-        ("RNN", 1, 2, "bidirectional", {}, 4_096),
-    ],
-)
+@pytest.mark.parametrize(("kind", "gates", "wide", "direction", "more", "wanted"), TABLES["recurrent"])
 def test_recurrent_layers(
     kind: str, gates: int, wide: int, direction: str, more: dict[str, object], wanted: int
 ) -> None:
@@ -71,19 +55,7 @@ def test_recurrent_layers(
     assert found == wanted - ways * 252 * (kind != "RNN")  # the arena's counters have blocks of 256 bytes
 
 
-@pytest.mark.parametrize(
-    ("last", "weight", "depth", "window", "wanted"),
-    [
-        (0, "uint8", 64, 1, 100_352 + 200_704),
-        (1, "uint8", 64, 3, 200_704 + 451_584),
-        (0, "int8", 64, 1, 100_352),
-        (1, "int8", 64, 1, 0),
-        (1, "int8", 64, 3, 56_448),
-        (1, "int8", 1, 3, 56_448),
-        (1, "uint8", 1, 3, 200_704 + 56_448),
-        (1, "int8", 3, 3, 200_704 + 21_168),  # no whole lanes
-    ],
-)
+@pytest.mark.parametrize(("last", "weight", "depth", "window", "wanted"), TABLES["integers"])
 def test_convolutions_of_integers(last: int, weight: str, depth: int, window: int, wanted: int) -> None:
     image = sized((1, 28, 28, 64) if last else (1, 64, 28, 28), "uint8")
     scale, zero = sized(()), sized((), "uint8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import helper, numpy_helper  # noqa: E402
 
+import opweave as ow  # noqa: E402
 from opweave.adapters.dims import OpenDimension  # noqa: E402
 from opweave.adapters.onnx.dims import guesses  # noqa: E402
 from opweave.adapters.onnx.measured import openable  # noqa: E402
@@ -17,7 +20,7 @@ from opweave.adapters.onnx.read import from_onnx  # noqa: E402
 from opweave.problems.errors import InvalidInputError  # noqa: E402
 from opweave.problems.graph import OpGraph  # noqa: E402
 from opweave.problems.limits import DEFAULT_LIMITS, Limits  # noqa: E402
-from tests.adapters.onnx.nets import bytes_of, net  # noqa: E402
+from tests.adapters.onnx.nets import bytes_of, net, saved  # noqa: E402
 
 NEVER = Limits(run_seconds=0)
 """No run: the shapes must follow from the rules."""
@@ -178,3 +181,32 @@ def test_shapes_that_the_runtime_contradicts_are_not_written() -> None:
     written = openable(file, file.proto, DEFAULT_LIMITS)
     assert not written.graph.value_info
     assert openable(file, written, DEFAULT_LIMITS) is written
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("sizes", [(3, 64), (9, 1024)])
+def test_what_bodies_hold_is_measured(tmp_path: Path, sizes: tuple[int, int]) -> None:
+    """A loop whose body makes something much larger than its result, and a branch in it."""
+    pytest.importorskip("onnxruntime")
+    times, width = sizes
+    text = f"""(float[4, {width}] x) => (float[4, {width}] y) {{
+        [a] a = Neg(x)
+        [loop] y = Loop(times, "", a) <
+            body = body (int64 i, bool on, float[4, {width}] before) => (bool still, float[4, {width}] after) {{
+                wide = Concat <axis = 0> (before, before, before, before)
+                still = Identity(on)
+                after = If(on) <then_branch = one () => (float[4, {width}] b) {{ b = Slice(wide, zero, four, zero) }},
+                                else_branch = two () => (float[4, {width}] b) {{ b = Identity(before) }}>
+            }}
+        >
+    }}"""
+    proto = net(text, times=times, zero=[0], four=[4])
+    problem = ow.onnx_runtime_problem(saved(proto, tmp_path / "net.onnx"))
+    loop = problem.graph.operators[1]
+    assert loop.workspace_bytes >= 4 * 4 * 4 * width
+    result = ow.solve(problem, solver="definition")
+    checked = ow.verify(tmp_path / "net.onnx", result)
+    assert checked.passed and checked.memory is not None
+    assert checked.memory.predicted_arena == checked.memory.allocator_peak == result.objective
+    unknown = ow.MemoryOrdering(graph=from_onnx(proto, limits=NEVER))
+    assert unknown.assumptions().endswith("the bodies of Loop not counted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 import opweave as ow
@@ -99,3 +100,17 @@ def _refusal(path: Path, data: bytes) -> str:
         assert "\n" not in str(error)
         return str(error)
     return ""
+
+
+def test_a_variable_is_initialised_read_and_changed_in_order() -> None:
+    """``y = (x + v) + v``, where ``v`` becomes ``x + v`` in between, and is initialised by a subgraph."""
+    graph = read("variable")
+    index = graph.operator_index
+    orders = list(nx.all_topological_sorts(graph.digraph))
+    assert len(orders) == 2, "the handle may be made first"
+    for order in orders:
+        at = {name.rstrip("0123456789"): place for place, name in enumerate(order)}
+        assert at["CALL_ONCE_"] < order.index("READ_VARIABLE_2") < at["ASSIGN_VARIABLE_"]
+        assert at["ASSIGN_VARIABLE_"] < order.index("READ_VARIABLE_5")
+    assert sum(tensor.bytes for tensor in graph.tensors) == 5 * 16 + 4
+    assert graph.operators[index["CALL_ONCE_0"]].workspace_bytes == 4

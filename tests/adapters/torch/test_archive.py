@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
-import pickle
 import random
+import re
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +42,6 @@ class Touch:
         return os.mkdir, (str(self.path),)
 
 
-Change = Callable[[str, bytes, Path], bytes | None]
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = torch.export.export(Net().eval(), (torch.zeros(2, 4),), {"y": {"first": torch.zeros(2, 4)}})
@@ -54,13 +50,15 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def changed(saved: Path, change: Change, path: Path, mark: Path) -> Path:
-    """A copy of an archive with other contents; None leaves a member out."""
+def changed(saved: Path, path: Path, *changes: tuple[str, bytes, bytes]) -> Path:
+    """A copy of an archive; in members with that word in their name, what matches the pattern is replaced."""
     with zipfile.ZipFile(saved) as old, zipfile.ZipFile(path, "w") as new:
         for name in old.namelist():
-            content = change(name, old.read(name), mark)
-            if content is not None:
-                new.writestr(name, content)
+            data = old.read(name)
+            for word, pattern, put in changes:
+                if word in name:
+                    data = re.sub(pattern, lambda _, put=put: put, data)
+            new.writestr(name, data)
     return path
 
 
@@ -70,52 +68,23 @@ def pickled(content: object) -> bytes:
     return buffer.getvalue()
 
 
-def of_weights(name: str, data: bytes, mark: Path) -> bytes:
-    if name.endswith("model_weights_config.json"):
-        table = json.loads(data)
-        for entry in table["config"].values():
-            entry["use_pickle"] = True
-        return json.dumps(table).encode()
-    return pickled(Touch(mark)) if "/weight_" in name else data
+WHOLE = rb"(?s)\A.*\Z"
+FACTORY = json.dumps({"default_factory_module": "this", "default_factory_name": "x", "dict_context": []})
 
 
-def of_constants(name: str, data: bytes, mark: Path) -> bytes:
-    if name.endswith("model_constants_config.json"):
-        return data.replace(b"tensor_0", b"opaque_obj_0")
-    return pickle.dumps(Touch(mark)) if name.endswith("tensor_0") else data
-
-
-def _model(name: str, data: bytes, change: Callable[[Any], None]) -> bytes:
-    if not name.endswith("models/model.json"):
-        return data
-    content = json.loads(data)
-    change(content)
-    return json.dumps(content).encode()
-
-
-def of_sizes(name: str, data: bytes, mark: Path) -> bytes:
-    def change(content: Any) -> None:
-        text = f"__import__('os').mkdir({str(mark)!r})"
-        for value in content["graph_module"]["graph"]["tensor_values"].values():
-            value["sizes"][0] = {"as_expr": {"expr_str": text, "hint": None}}
-
-    return _model(name, data, change)
-
-
-def of_modules(name: str, data: bytes, mark: Path) -> bytes:
-    def change(content: Any) -> None:
-        signature = content["graph_module"]["module_call_graph"][0]["signature"]
-        spec = json.loads(signature["in_spec"])
-        factory = {"default_factory_module": "this", "default_factory_name": "x", "dict_context": []}
-        spec[1]["children_spec"][1] |= {"type": "collections.defaultdict", "context": factory}
-        signature["in_spec"] = json.dumps(spec)
-
-    return _model(name, data, change)
-
-
-def of_names(name: str, data: bytes, mark: Path) -> bytes:
-    text = f"x=__import__('os').mkdir({str(mark)!r})"
-    return data.replace(b'"x"', json.dumps(text).encode()) if name.endswith("models/model.json") else data
+def hostile(kind: str, mark: Path) -> list[tuple[str, bytes, bytes]]:
+    """Changes of an archive, each of which would make a file if its texts were trusted."""
+    code, touch = f"__import__('os').mkdir({str(mark)!r})", pickled(Touch(mark))
+    size = json.dumps({"as_expr": {"expr_str": code, "hint": None}}).encode()
+    module = f'"type": "collections.defaultdict", "context": {FACTORY}'.replace('"', '\\"').encode()
+    changes = {
+        "weights": [("weights_config", rb'"use_pickle": ?false', b'"use_pickle": true'), ("/weight_", WHOLE, touch)],
+        "constants": [("constants_config", b"tensor_0", b"opaque_obj_0"), ("/tensor_0", WHOLE, touch)],
+        "sizes": [("models/model.json", rb'\{"as_int": ?2\}', size)],
+        "modules": [("models/model.json", rb'\\"type\\": ?\\"builtins.dict\\", ?\\"context\\": ?[^,]*', module)],
+        "names": [("models/model.json", b'"x"', json.dumps(f"x={code}").encode())],
+    }
+    return changes[kind]
 
 
 def test_a_program_with_nested_inputs_is_read(saved: Path) -> None:
@@ -123,21 +92,19 @@ def test_a_program_with_nested_inputs_is_read(saved: Path) -> None:
     assert [op.kind.split(".")[1] for op in graph.operators] == ["linear", "relu", "add", "add"]
 
 
-@pytest.mark.parametrize("change", [of_weights, of_constants, of_sizes, of_modules, of_names])
-def test_what_could_run_code_is_refused(change: Change, saved: Path, tmp_path: Path) -> None:
-    path = changed(saved, change, tmp_path / "net.pt2", tmp_path / "mark")
+@pytest.mark.parametrize("kind", ["weights", "constants", "sizes", "modules", "names"])
+def test_what_could_run_code_is_refused(kind: str, saved: Path, tmp_path: Path) -> None:
+    path = changed(saved, tmp_path / "net.pt2", *hostile(kind, tmp_path / "mark"))
     with pytest.raises(ow.InvalidInputError, match=r"could run code; if you trust the file"):
         ow.load(path)
     assert not (tmp_path / "mark").exists()
 
 
 def test_guards_libraries_and_objects_among_the_examples_are_left_out(saved: Path, tmp_path: Path) -> None:
-    def change(name: str, data: bytes, mark: Path) -> bytes:
-        guard = f"__import__('os').mkdir({str(mark)!r})"
-        kept = pickled(Touch(mark)) if "sample_inputs" in name else data
-        return _model(name, kept, lambda content: content.update(guards_code=[guard]))
-
-    path = changed(saved, change, tmp_path / "net.pt2", tmp_path / "mark")
+    guards = json.dumps([f"__import__('os').mkdir({str(tmp_path / 'mark')!r})"])
+    examples = ("sample_inputs", WHOLE, pickled(Touch(tmp_path / "mark")))
+    guard = ("models/model.json", rb'"guards_code": ?\[[^]]*\]', f'"guards_code": {guards}'.encode())
+    path = changed(saved, tmp_path / "net.pt2", examples, guard)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("net/data/aotinductor/model/model.so", b"no library")
     assert ow.load(path).operators == ow.load(saved).operators
@@ -148,12 +115,12 @@ def test_guards_libraries_and_objects_among_the_examples_are_left_out(saved: Pat
 
 
 def test_archives_that_hide_something_are_refused(saved: Path, tmp_path: Path) -> None:
-    path = changed(saved, lambda _, data, __: data, tmp_path / "net.pt2", tmp_path)
+    path = changed(saved, tmp_path / "net.pt2")
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("net/MODELS/model.json", b"{}")
     with pytest.raises(ow.InvalidInputError, match="stands there twice"):
         ow.load(path)
-    path = changed(saved, lambda _, data, __: data, tmp_path / "net.pt2", tmp_path)
+    path = changed(saved, tmp_path / "net.pt2")
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("net/extra/zeros", bytes(2**22))
     with pytest.raises(ow.LimitExceededError, match="over the limit of 1,000,000"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -193,17 +192,6 @@ def test_flops_of_attention_and_recurrent_layers() -> None:
     assert flops["scaled_dot_product_attention"] == 4 * 2 * 2 * 8 * 8 * 8
     lstm = ow.load(nn.LSTM(4, 5), args=(torch.zeros(3, 2, 4),))
     assert max(op.flops for op in lstm.operators) == 2 * 3 * 2 * 4 * 5 * (4 + 5)
-
-
-def test_a_saved_program_is_read_like_the_program(tmp_path: Path) -> None:
-    program = torch.export.export(Small().eval(), (torch.zeros(1, 3, 4, 4),))
-    torch.export.save(program, tmp_path / "net.pt2")
-    saved, direct = ow.load(tmp_path / "net.pt2"), ow.load(program)
-    assert (saved.operators, saved.tensors, saved.parameters) == (direct.operators, direct.tensors, direct.parameters)
-    assert saved.name == "net"
-    (tmp_path / "not.pt2").write_bytes(b"no program")
-    with pytest.raises(ow.InvalidInputError, match=r"not a program that torch\.export\.save wrote"):
-        ow.load(tmp_path / "not.pt2")
 
 
 def test_gradient_modes_are_dissolved() -> None:
