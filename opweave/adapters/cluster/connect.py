@@ -169,7 +169,7 @@ class Workers:
             time.sleep(0.005)
             for name, future in futures.items():
                 try:
-                    if future.done():
+                    if name not in found and future.done():
                         found[name] = future.result()
                 except Exception as error:
                     why = f"worker {name!r} failed: {' '.join(str(error).split())[:300]}"
