@@ -105,7 +105,7 @@ def settled_jobs(net: Net, device: IntArray, space: Space, jobs: Jobs) -> int:
             machines[job, 0], machines[job, 1] = devices + a, 2 * devices + b
         job_of[f] = job
         jobs.tails[job] = max(jobs.tails[job], seconds[v, b] + tails[v, b])
-    return size
+    return int(size)
 
 
 @helper
@@ -307,8 +307,8 @@ def search_module(
     worth = np.where(able, area.time * np.where(able, arrays.seconds, 0.0), np.inf).min(axis=1)[order]
     left = np.concatenate([np.cumsum(worth[::-1])[::-1], [0.0]])
     spent = np.full(count + 1, float(area.time @ ends))
-    nothing = [np.zeros(arrays.seconds.shape) for _ in range(3)]
-    space = Space(arrays.seconds.copy(), *nothing, left, spent, np.full(flows, -1))
+    heads, tails, values = (np.zeros(arrays.seconds.shape) for _ in range(3))
+    space = Space(arrays.seconds.copy(), heads, tails, values, left, spent, np.full(flows, -1))
     jobs = room_for(count + flows, 3 * len(ends))
     device, chosen = np.full(count, -1), np.full(count, -1)
     start, begins = np.zeros(count), np.full(flows, -1.0)

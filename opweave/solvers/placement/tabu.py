@@ -347,8 +347,10 @@ def trial_of(arrays: PlacementArrays, plan: CountedPlan) -> Trial:
     fewer = arrays._replace(
         in_start=incoming.start, incoming=incoming.items, out_start=outgoing.start, outgoing=outgoing.items
     )
+    times = np.zeros((4, count))
     numbers = np.zeros((3, count), dtype=np.int64)
-    paths = Paths(*np.zeros((4, count)), numbers[0], numbers[1], np.zeros(devices + 1, dtype=np.int64), numbers[2])
+    starts = np.zeros(devices + 1, dtype=np.int64)
+    paths = Paths(times[0], times[1], times[2], times[3], numbers[0], numbers[1], starts, numbers[2])
     net, reverse = net_of(fewer), net_of(reversed_net(fewer))
     space = np.zeros((2, max(count, devices)), dtype=np.int64)
     place = np.zeros(3, dtype=np.int64)

@@ -80,7 +80,7 @@ def tails_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
 
 def heads_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
     """The heads of :func:`reach_of`."""
-    heads = np.zeros(arrays.seconds.shape)
+    heads: FloatArray = np.zeros(arrays.seconds.shape)
     away = np.zeros((len(arrays.source), heads.shape[1]))
     gone = np.zeros(heads.shape)
     raise_heads(arrays, order, heads, away, gone, empty_cluster(len(heads)))
