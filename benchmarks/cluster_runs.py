@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import opweave as ow
 from benchmarks.edge_networks import heterogeneous
@@ -79,10 +79,9 @@ def on_two_workers(names: tuple[str, ...], folder: Path) -> Iterator[str]:
         model = exported(name, folder)
         with connected(local=2) as client:
             found = probe(client, model)
-            fields = {"graph": ow.load(model), "cluster": found.cluster, "costs": found.costs, **found.settings}
-            rows = []
+            rows, settings = [], dict[str, Any](found.settings)
             for stages in (1, None):
-                problem = ow.Pipeline(**fields, max_stages=stages)
+                problem = ow.Pipeline(ow.load(model), found.cluster, found.costs, max_stages=stages, **settings)
                 rows.append(throughput(model, problem, ow.solve(problem, time_limit=10).plan, client))
         (p1, m1, _), (p2, m2, worst) = rows
         errors.append(abs(m2 / p2 - 1))
