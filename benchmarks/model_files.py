@@ -21,6 +21,7 @@ import importlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter, thread_time
@@ -74,7 +75,11 @@ def _tokens(model: LanguageModel, context: int, devices: str, moved: Callable[[s
     seconds = sum(row[homes[op]] for op, row in problem.known_seconds.items())
     chain = list(homes.values())
     sent = [problem.cluster.transfer_seconds(model.hidden_bytes, a, b) for a, b in pairwise(chain) if a != b]
-    return 1 / (seconds + sum(sent))
+    return float(1 / (seconds + sum(sent)))
+
+
+def _begins(words: tuple[str, ...], name: str) -> bool:
+    return name.startswith(words)
 
 
 def published_speeds() -> Iterator[Speed]:
@@ -88,7 +93,7 @@ def published_speeds() -> Iterator[Speed]:
     for device, card, host, name, file, layers, what, context, tokens, source in runs["split"]:
         gone = tuple(f"layers.{n}.{'experts' if what == 'experts' else ''}" for n in range(layers))
         devices = f"rtx3090:999GiB@{card}GB/s,host:999GiB@{host}GB/s"
-        found = _tokens(_in_file(facts, name, file), context, devices, lambda op, gone=gone: op.startswith(gone))
+        found = _tokens(_in_file(facts, name, file), context, devices, partial(_begins, gone))
         yield Speed(device, f"{name} {file}, {what} of {layers} layers on the host", tokens, found, sources[source])
 
 
