@@ -84,8 +84,8 @@ def _layer(config: Config, number: int, groups: Groups, experts: tuple[int, int]
                 "a kind that opweave does not know"
             )
     kinds: tuple[Role, ...] = get_args(Role)
-    there = [role for role in kinds if role in groups]
-    made = (_weights(role, groups[role], *(experts if role == "experts" else ())) for role in there)
+    roles = [role for role in kinds if role in groups]
+    made = (_weights(role, groups[role], *(experts if role == "experts" else ())) for role in roles)
     return Layer(groups=tuple(made), cache=config.each[number].cache())
 
 
