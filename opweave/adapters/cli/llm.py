@@ -218,8 +218,7 @@ class LanguageView(PlacementView):
         if self.result.solution is None:
             return []
         splits = section_of("Other splits", other_splits(self.problem), columns)
-        as_in_commands = exchanged(self.question.model, self.solution.device)
-        held = self.solution.model_copy(update={"device": as_in_commands})
+        held = self.solution.model_copy(update={"device": exchanged(self.question.model, self.solution.device)})
         return [holdings_section(holdings(*self.asked, self.problem, held)), splits]
 
     def exports(self) -> Mapping[str, object]:

@@ -127,7 +127,7 @@ def _names(
 ) -> dict[str | None, str]:
     others = [device for device in dict.fromkeys([*blocks, *homes.values()]) if device != host]
     near = [device for device in others if not given.get(device, "").startswith("RPC")]
-    known = {device: given.get(device) or f"CUDA{near.index(device)}" for device in others}
+    known: dict[str | None, str] = {each: given.get(each) or f"CUDA{near.index(each)}" for each in others}
     if len(set(known.values())) < len(known):
         raise InvalidInputError(f"two devices have the same name in llama.cpp: {known}; name all of them")
     return {host: "CPU"} | dict[str | None, str](known)

@@ -24,7 +24,6 @@ from opweave.solvers.placement.arrays import arrays_of, order_of_graph
 from opweave.solvers.placement.plans import fits, plan_of, report, shortage
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
-from opweave.solvers.solve import solve
 
 
 def equal(layers: Layers) -> IntArray:
@@ -82,6 +81,8 @@ def other_splits(problem: Placement) -> tuple[OtherSplit, ...]:
 
     A rule whose plan does not fit, or breaks a side constraint, has none here.
     """
+    from opweave.solvers.solve import solve
+
     kept = tuple(rule for rule in problem.constraints if not means(rule, Beside, InOrder))
     plain, found = problem.model_copy(update={"constraints": kept}), []
     for name in (*RULES, "fill", "one_device"):

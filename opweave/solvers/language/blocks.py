@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
@@ -86,11 +86,11 @@ class Layers:
 
         Operators outside layers that may not run there go to the first device that may run them.
         """
-        device = np.concatenate([homes, [last, first]])[self.layer]
+        device: IntArray = np.concatenate([homes, [last, first]])[self.layer]
         may = np.isfinite(self.arrays.seconds)
         stray = ~self.inside & ~may[np.arange(len(may)), device]
         device[stray] = may[stray].argmax(axis=1)
-        return np.asarray(device)
+        return device
 
     def moved(self, device: IntArray, members: IntArray, k: int) -> bool:
         """Move operators to a device if they fit there."""
@@ -117,9 +117,9 @@ class Blocks(Layers):
         for each in problem.constraints:
             if means(each, Beside):
                 self.aside[index[each.op]] = instance.devices.index(each.device)
-        self.usable = [instance.devices.index(name) for name in rule.devices or instance.devices]
+        self.turns = [instance.devices.index(name) for name in rule.devices or instance.devices]
         self.first = NOWHERE if rule.first is None else instance.devices.index(rule.first)
-        self.in_turn = bool(rule.devices) or len(self.usable) > MOST_IN_ANY_ORDER
+        self.in_turn = bool(rule.devices) or len(self.turns) > MOST_IN_ANY_ORDER
         owners = np.repeat(np.arange(len(self.layer)), np.diff(arrays.parameters_start))
         self.bytes = arrays.memory + np.bincount(owners, arrays.parameter_bytes[arrays.parameters], len(self.layer))
         self.shared = len(arrays.parameters) > len(np.unique(arrays.parameters))
@@ -130,7 +130,7 @@ class Blocks(Layers):
         """Devices of every operator, which may not fit; and whether it is certain that there is no plan."""
         found = list[IntArray]()
         for margin in MARGINS:
-            free = np.asarray(margin * self.arrays.capacity, dtype=np.float64)
+            free = margin * self.arrays.capacity.astype(np.float64)
             blocks = self.cut(free)
             if not blocks:
                 return found, not found and not self.shared
@@ -149,7 +149,7 @@ class Blocks(Layers):
 
     def needs(self, out: BoolArray, free: float) -> FloatMatrix:
         """Bytes of the layers from the row's to before the column's beyond what a device has."""
-        return _between(np.bincount(self.near, np.where(out, 0.0, self.bytes), self.count)) - free
+        return np.asarray(_between(np.bincount(self.near, np.where(out, 0.0, self.bytes), self.count)) - free)
 
     def runs(self, k: int, free: float) -> FloatMatrix:
         """Seconds of the layers from the row's to before the column's on a device; inf if they do not fit."""
@@ -169,12 +169,12 @@ class Blocks(Layers):
 
     def cut(self, free: FloatArray) -> list[tuple[int, int, int]]:
         """The shortest cut: devices, their first layer and the one after the last; no blocks if there is none."""
-        runs, count = {k: self.runs(k, float(free[k])) for k in self.usable}, self.count + 1
+        runs, count = {k: self.runs(k, float(free[k])) for k in self.turns}, self.count + 1
         seconds = {(0, NOWHERE): np.where(np.arange(count) == 0, 0.0, np.inf)}
         came: dict[tuple[int, int], IntArray] = {}
         queue = [(0, NOWHERE)]
         for used, last in queue:
-            for rank, k in enumerate(self.usable):
+            for rank, k in enumerate(self.turns):
                 if used >> rank & 1 or (self.in_turn and used >> rank) or (used and k == self.first):
                     continue
                 key, sent = (used | 1 << rank, k), float(self.send[last, k]) if used else 0.0
@@ -191,7 +191,7 @@ class Blocks(Layers):
         while np.isfinite(seconds[key][end]) and key[1] != NOWHERE:
             last, first = came[key][:, end].tolist()
             found.append((key[1], first, end))
-            key, end = (key[0] & ~(1 << self.usable.index(key[1])), last), first
+            key, end = (key[0] & ~(1 << self.turns.index(key[1])), last), first
         return found[::-1]
 
     def carried_out(self, blocks: Sequence[tuple[int, int, int]], free: FloatArray) -> IntArray:
@@ -224,7 +224,7 @@ class Blocks(Layers):
         return device
 
 
-def _between(sizes: Any) -> FloatMatrix:
+def _between(sizes: ArrayLike) -> FloatMatrix:
     """Sums of the entries from the row's to before the column's."""
     ends = np.concatenate([[0.0], np.cumsum(sizes)])
     return np.asarray(ends[None, :] - ends[:, None])

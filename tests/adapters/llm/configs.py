@@ -29,3 +29,15 @@ FILES = (
     ("Qwen3-30B-A3B", "q8_0", "q8_0", 30.25),
 )
 """Model, type of its matrices and of the head's, and GiB of the GGUF file as llama.cpp prints them."""
+
+KINDS_OF_FILES = (
+    ("Meta-Llama-3-8B", "Q4_K_M", 4.58),
+    ("Meta-Llama-3-8B", "IQ4_XS", 4.17),
+    ("Meta-Llama-3-70B", "Q4_K_M", 39.59),
+    ("Llama-3.2-3B", "Q4_K_M", 1.87),
+    ("Qwen3-30B-A3B", "Q4_K_M", 17.28),
+    ("gpt-oss-20b", "Q4_K_M", 10.80),
+    ("gpt-oss-120b", "Q8_0", 59.02),
+    ("Qwen3.5-35B-A3B, text", "UD-Q4_K_XL", 21.28),
+)
+"""Model, name of the file's kind, and GiB of the file as published."""

@@ -12,7 +12,7 @@ import pytest
 import opweave as ow
 from opweave.adapters.llm.config import from_config
 from opweave.problems.language.model import stored_bytes
-from tests.adapters.llm.configs import CLASSES, CONFIGS, FILES
+from tests.adapters.llm.configs import CLASSES, CONFIGS, FILES, KINDS_OF_FILES
 
 TINY = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100}
 TINY |= {"intermediate_size": 128}
@@ -238,6 +238,12 @@ def test_files_are_as_large_as_published(name: str, layers: str, head: str, gib:
     model = from_config(CONFIGS[name][0], name, layers)
     size = model.parameter_bytes - model.head.bytes + stored_bytes(model.head.elements, head)
     assert round(size / 2**30, 2) == gib
+
+
+@pytest.mark.parametrize(("name", "kind", "gib"), KINDS_OF_FILES)
+def test_names_of_files_as_people_have_them(name: str, kind: str, gib: float) -> None:
+    """Experts of gpt-oss stay in four bits, whatever the name of the file says."""
+    assert from_config(CONFIGS[name][0], name, kind).parameter_bytes / 2**30 == pytest.approx(gib, rel=0.01)
 
 
 def test_a_file_of_another_kind_is_called_by_its_kind(tmp_path: Path) -> None:

@@ -161,6 +161,11 @@ def test_devices_as_people_say_them(devices: str, host: str | None, sizes: list[
     assert "-ngl 63" in ow.runtimes.llama_cpp_command(model, result, host=host)
 
 
+def test_two_cards_of_a_kind_may_have_different_memory_left() -> None:
+    pair = [ow.clusters.device("rtx3090", name, memory_bytes=f"{size} GiB") for name, size in (("a", 16), ("b", 15))]
+    assert len(ow.Cluster(devices=pair, shared="25 GB/s").devices) == 2
+
+
 def test_other_machines_are_reached_by_rpc() -> None:
     rig = rig_of("rtx3060,10.0.0.2/rtx3060,host:16GiB@50GB/s")
     model = from_config(GEMMA, "gemma", "Q4_K_M")
