@@ -41,8 +41,11 @@ def main() -> None:
     parser.add_argument("--kinds", action="store_true", help="also the errors of each kind, fitted and predicted")
     given = parser.parse_args()
     began = time.perf_counter()
-    calibration = calibrate(threads=given.threads, **({"each": 1, "repeats": 1} if given.smoke else {}))
+    repeats, each = (1, 1) if given.smoke else (8, 10)
+    calibration = calibrate(threads=given.threads, repeats=repeats, each=each)
     device = calibration.device
+    assert device.flops_per_second is not None
+    assert device.memory_bandwidth is not None
     print(f"calibrated in {time.perf_counter() - began:.0f} s: {device.flops_per_second / 1e9:.1f} GFLOP/s, ", end="")
     print(f"{device.memory_bandwidth / 1e9:.1f} GB/s at best")
     print(f"{'model':<36} operators   measured   predicted    error   rank correlation")

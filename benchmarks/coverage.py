@@ -282,7 +282,7 @@ def _of_zoo(rows: Sequence[Row]) -> Iterator[str]:
             f"Operators{', and what ordering saves where it is 0.1 % or more' if saved else ''}: "
             + ", ".join(
                 f"{each.model} {each.operators:,}"
-                + (f" ({100 * each.gain:.1f} %)" if (each.gain or 0) >= 0.001 else "")
+                + (f" ({100 * each.gain:.1f} %)" if each.gain is not None and each.gain >= 0.001 else "")
                 for each in large
             )
             + "."

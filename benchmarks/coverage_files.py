@@ -157,7 +157,7 @@ def check_onnx(found: Row, path: Path, _: ow.OpGraph, dims: Mapping[str, int]) -
     """Order the operators quickly, run the plan, and compare live bytes at every step."""
     if importlib.util.find_spec("onnxruntime") is None:
         return found
-    result = ow.solve(ow.onnx_runtime_problem(path, dims), solver="rpo")
+    result = ow.solve(ow.onnx.onnx_runtime_problem(path, dims), solver="rpo")
     verified = ow.verify(path, result, dims=dims)
     memory = verified.memory
     if memory is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from functools import cache
+from typing import Any
 
 import opweave as ow
 from benchmarks.tables import GRAPHS
@@ -47,10 +48,10 @@ def wireless(devices: int, memory_bytes: int, seed: int) -> ow.Cluster:
     return ow.Cluster(devices=machines, rates=rates(devices, seed)) if devices > 1 else ow.Cluster(devices=machines)
 
 
-def as_in_the_paper(model: str, devices: int, megabytes: float, seed: int, **fields: object) -> ow.Pipeline:
+def as_in_the_paper(model: str, devices: int, megabytes: float, seed: int, **fields: Any) -> ow.Pipeline:
     """The paper's assumptions: cuts at dominators, no computing, compressed transfers, equal memory."""
     cluster = wireless(devices, int(megabytes * MEGABYTE), seed)
-    reading = {"cuts": "dominators", "include_compute": False, "compression": PAPER_COMPRESSION}
+    reading: dict[str, Any] = {"cuts": "dominators", "include_compute": False, "compression": PAPER_COMPRESSION}
     return ow.Pipeline(graph=keras(model), cluster=cluster, **reading | fields)
 
 

@@ -23,13 +23,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ("opweave.solvers.", "opweave.formulations.")
 AT_MOST = {
-    "memory_ordering": 43,
-    "placement": 84,
-    "batched_mapping": 88,
-    "pipeline": 51,
-    "slicing": 57,
-    "memory_layout": 53,
-    "serving_flow": 42,
+    "memory_ordering": 29,
+    "placement": 55,
+    "batched_mapping": 73,
+    "pipeline": 35,
+    "slicing": 54,
+    "memory_layout": 49,
+    "serving_flow": 40,
 }
 """Largest number of files in the closure of a problem's ``auto``: lower it with every file that a plan can spare."""
 

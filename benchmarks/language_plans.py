@@ -1,9 +1,9 @@
 """Benchmarks of plans of language models: proofs, and the splits of runtimes.
 
-Run ``python -m benchmarks.language_plans`` for everything, or name parts: ``homes random prima``;
+Run ``python -m benchmarks.language_plans`` for everything, or name parts: ``homes random``;
 ``--smoke`` uses only a few cases. Seconds of solvers are processor seconds. Devices have the speeds of their data
 sheets, of which they reach the share that published runs of llama.cpp reach
-(:mod:`opweave.problems.language.rig`).
+(:data:`opweave.problems.language.rig.OVERHEADS`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import opweave as ow
 from benchmarks.tables import data, milliseconds, percent, run_parts, table
 from opweave.adapters.llm.config import from_config
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.posed import fastest_pass, whole_layers
-from opweave.problems.language.rig import Rig, published_spread, typical_efficiency
+from opweave.problems.language.posed import fastest_pass
+from opweave.problems.language.rig import Rig, typical_efficiency
 from opweave.problems.language.workload import Workload
 from opweave.solvers.language.baselines import other_splits
 from opweave.solvers.language.questions import fastest_in_blocks
@@ -112,7 +112,7 @@ def homes(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         splits = {each.name: each.seconds for each in other_splits(fastest_pass(asked_model, devices, work))}
         known = {each: seconds for each, seconds in splits.items() if seconds is not None}
         best = min(known, key=lambda each: known[each], default="-")
-        plan = found.result.objective
+        plan = found.objective
         if plan is None or found.bound is None:
             yield what, where, "-", "-", "-", "-", "-", f"{took:.1f}"
             continue
@@ -167,60 +167,5 @@ def random(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     yield "processor seconds", len(seconds), f"{np.median(seconds):.2f} median", f"{max(seconds):.2f}", "", "", ""
 
 
-def prima_rig() -> Rig:
-    """The four home devices of prima.cpp (Li et al., ICLR 2026, table 1), with the memory that was available.
-
-    Bandwidths of memories, and the network of 300 Mbit/s with 2 ms, are assumptions; disks have the published speeds.
-    """
-    machines = (
-        ("mac", (("cpu", 2.4, 68.3), ("disk", 200, 0.72))),
-        ("laptop", (("gpu", 8, 448), ("cpu", 4.1, 50), ("disk", 200, 2.98))),
-        ("desktop", (("gpu", 11, 616), ("cpu", 9.7, 50), ("disk", 200, 3.17))),
-        ("phone", (("cpu", 1.9, 34), ("disk", 200, 1.37))),
-    )
-    devices = [
-        ow.Device(
-            name=f"{machine} {part}",
-            memory_bytes=int(gib * GIB),
-            flops_per_second=1e13 if part == "gpu" else 1e12,
-            memory_bandwidth=speed * 1e9,
-            launch_seconds=5e-6,
-        )
-        for machine, parts in machines
-        for part, gib, speed in parts
-    ]
-    home = [device.name.split()[0] for device in devices]
-    near = np.equal.outer(home, home)
-    return Rig(
-        cluster=ow.Cluster(
-            devices=devices,
-            bandwidth=np.where(near, 12e9, 3e8 / 8).tolist(),
-            latency=np.where(near, 2e-5, 2e-3).tolist(),
-        ),
-        efficiency=typical_efficiency(),
-    )
-
-
-PRIMA = {"Llama-3-8B": (15.0, 263.0, 54.0), "Llama-3-70B": (None, None, 674.0)}
-"""Milliseconds a token of llama.cpp, exo and prima.cpp on the four devices, Q4_K (README of prima.cpp, table 2)."""
-
-
-@table(
-    "prima.cpp's four home devices, one sequence",
-    "model | llama.cpp, ms | exo, ms | prima.cpp, ms | predicted, ms | with its error | devices",
-)
-def prima(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Predictions for prima.cpp's devices beside its measurements; 70B needs disks, which prima.cpp reads ahead."""
-    for name, measured in list(PRIMA.items())[: 1 if smoke else 2]:
-        asked, work, devices = model(name, "q4_k"), Workload(context=1024), prima_rig()
-        rules = whole_layers(asked, work)
-        result = ow.solve(fastest_pass(asked, devices, work, constraints=rules), solver="layers", time_limit=20)
-        spread = published_spread(devices.efficiency)
-        seconds = result.objective or float("nan")
-        used = ", ".join(dict.fromkeys(result.solution.device.values()))
-        error = f"{milliseconds(seconds * spread.least)} to {milliseconds(seconds * spread.most)}"
-        yield name, *("-" if each is None else f"{each:.0f}" for each in measured), milliseconds(seconds), error, used
-
-
 if __name__ == "__main__":
-    run_parts(__doc__, homes, random, prima, warm_up=warm_up)
+    run_parts(__doc__, homes, random, warm_up=warm_up)

@@ -1,12 +1,11 @@
 """What opweave says of language models, beside publishers, logs and llama.cpp.
 
-Run ``python -m benchmarks.model_files`` for everything, or name parts: ``published blocks speeds choices kept contexts
+Run ``python -m benchmarks.model_files`` for everything, or name parts: ``published speeds choices kept contexts
 llama_cpp``; ``--smoke`` leaves llama.cpp out.
 
 * published: parameters counted from ``config.json`` alone, next to the published number;
-* blocks: vLLM's cut of Llama-3-70B on eight L4 (https://github.com/vllm-project/vllm/pull/6920): blocks of cache;
-* speeds: published tokens per second on devices with a data sheet, and what the median share of their bandwidth
-  predicts;
+* speeds: published tokens per second of llama.cpp (data/speeds.toml), and what is predicted from the data sheet and the
+  overheads of the kind of device;
 * choices, contexts: what ``--fit`` of llama.cpp chose on published rigs, beside opweave's rule ``llama_fit``. llama.cpp
   measures what a placement would take by loading the model without allocating; opweave adds up bytes;
 * kept: MiB of caches and states in published logs;
@@ -22,6 +21,7 @@ import importlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter, thread_time
 from types import ModuleType
@@ -33,8 +33,7 @@ import opweave as ow
 from benchmarks.models.gguf_nets import Net, generated
 from benchmarks.tables import data, run_parts, show, table
 from opweave.adapters.llm.config import from_config
-from opweave.problems.language.model import LanguageModel, Weights
-from opweave.problems.language.number_types import stored_bytes
+from opweave.problems.language.model import LanguageModel, Weights, stored_bytes
 from opweave.problems.language.posed import fastest_pass
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload
@@ -42,7 +41,6 @@ from tests.adapters.llm.configs import CONFIGS, HYBRIDS
 from tests.adapters.llm.files import write_gguf
 
 MIB = 2**20
-BLOCKS = {"10 layers each": ([10] * 8, 1476), "fewer at the ends": ([9, 10, 10, 11, 11, 10, 10, 9], 3078)}
 TOKENS = 24
 
 
@@ -54,26 +52,57 @@ def published(**_: bool) -> Iterator[tuple[object, ...]]:
         yield name, count, model.elements, f"{model.cache_bytes(1) / 1024:.4g}"
 
 
-@table("Blocks of vLLM's cache", "layers | published | ours | error %")
-def blocks(**_: bool) -> Iterator[tuple[object, ...]]:
-    """Blocks of cache of the smallest stage; the room of a stage follows from the first row."""
-    config = CONFIGS["Meta-Llama-3-70B"][0]
-    model = from_config(config | {"quantization_config": {"quant_method": "fp8"}}, "Llama-3-70B, FP8")
-    last = sum(layer.bytes for layer in model.layers[:10]) + model.head.bytes
-    room = last + 1476 * 16 * 10 * 4096
-    for name, (counts, known) in BLOCKS.items():
-        ours = min(ow.runtimes.vllm_blocks(model, counts, [room] * 8))
-        yield name, known, ours, f"{100 * (ours - known) / known:.4g}"
+class Speed(NamedTuple):
+    """A published run: tokens per second, and what opweave predicts."""
+
+    device: str
+    model: str
+    tokens: float
+    predicted: float
+    source: str
 
 
-@table("Published speeds", "device | model | tokens/s | data sheet | of it % | median share | error %")
+PRESETS = {"card": "rtx3090", "apple": "apple-m1", "shared": "gb10", "host": "host"}
+"""A device of every kind; memory and bandwidth are those of the run."""
+
+
+def _tokens(model: LanguageModel, context: int, devices: str, moved: Callable[[str], bool]) -> float:
+    """Tokens per second with some groups on the last of the devices, the others on the first one."""
+    rig = ow.llm.rig_of(devices)
+    problem, names = fastest_pass(model, rig, Workload(context=context)), [each.name for each in rig.cluster.devices]
+    homes = {op: names[-1 if moved(op) else 0] for op in problem.known_seconds}
+    seconds = sum(row[homes[op]] for op, row in problem.known_seconds.items())
+    chain = list(homes.values())
+    sent = [problem.cluster.transfer_seconds(model.hidden_bytes, a, b) for a, b in pairwise(chain) if a != b]
+    return 1 / (seconds + sum(sent))
+
+
+def published_speeds() -> Iterator[Speed]:
+    """Every run of data/speeds.toml with its prediction."""
+    facts = data("speeds")
+    sources, runs = facts["sources"], facts["runs"]
+    for device, kind, bandwidth, name, file, context, tokens, source in runs["whole"]:
+        devices = f"{PRESETS[kind]}:999GiB@{bandwidth}GB/s"
+        found = _tokens(_in_file(facts, name, file), context, devices, lambda _: False)
+        yield Speed(device, f"{name} {file}", tokens, found, sources[source])
+    for device, card, host, name, file, layers, what, context, tokens, source in runs["split"]:
+        gone = tuple(f"layers.{n}.{'experts' if what == 'experts' else ''}" for n in range(layers))
+        devices = f"rtx3090:999GiB@{card}GB/s,host:999GiB@{host}GB/s"
+        found = _tokens(_in_file(facts, name, file), context, devices, lambda op, gone=gone: op.startswith(gone))
+        yield Speed(device, f"{name} {file}, {what} of {layers} layers on the host", tokens, found, sources[source])
+
+
+def _in_file(facts: Mapping[str, Any], name: str, file: str) -> LanguageModel:
+    config = facts["configs"].get(name) or CONFIGS[facts["names"].get(name, name)][0]
+    return from_config(config | {"max_position_embeddings": 131_072}, name, file)
+
+
+@table("Published speeds", "device | model | tokens/s | predicted | error % | source")
 def speeds(**_: bool) -> Iterator[tuple[object, ...]]:
-    """Published tokens per second, next to those of the data sheet and of the median share of it."""
-    share = ow.llm.typical_efficiency()["head"].traffic
-    for speed in ow.llm.PUBLISHED:
-        peak = speed.tokens_per_second / speed.share
-        figures = (speed.tokens_per_second, peak, 100 * speed.share, share * peak, 100 * (share / speed.share - 1))
-        yield speed.device, speed.model, *(f"{figure:.4g}" for figure in figures)
+    """Published tokens per second next to predictions."""
+    for each in published_speeds():
+        error = 100 * (each.predicted / each.tokens - 1)
+        yield each.device, each.model, each.tokens, f"{each.predicted:.1f}", f"{error:+.0f}", each.source
 
 
 def config_of(name: str) -> dict[str, Any]:
@@ -142,7 +171,7 @@ def layers_chosen(log: Mapping[str, Any]) -> tuple[list[int], int]:
     host = ow.Device(name="host", memory_bytes=2**40, flops_per_second=1e12, memory_bandwidth=5e10)
     rig = Rig(cluster=ow.Cluster(devices=[*devices, host], shared=1e10), host="host")
     problem = fastest_pass(model, rig, work)
-    plan = ow.solve(problem, solver="llama_fit").solution
+    plan = ow.solve(problem, solver="llama_fit").plan
     found = []
     for name in names:
         here = {op for op, device in plan.device.items() if device == name}
@@ -279,4 +308,4 @@ def llama_cpp(*, smoke: bool) -> None:
 
 
 if __name__ == "__main__":
-    run_parts(__doc__, published, blocks, speeds, choices, kept, contexts, llama_cpp)
+    run_parts(__doc__, published, speeds, choices, kept, contexts, llama_cpp)

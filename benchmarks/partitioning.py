@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 
@@ -143,7 +144,7 @@ def filled(problem: ow.Pipeline) -> float:
     return best
 
 
-def home_rows(*, smoke: bool, **reading: str) -> Iterator[tuple[object, ...]]:
+def home_rows(*, smoke: bool, **reading: Any) -> Iterator[tuple[object, ...]]:
     """Language models on 4 and 8 devices of a home."""
     models = [path for path in sorted((GRAPHS / "torch").glob("*.json.gz")) if "export" in path.name]
     words = ("gpt", "llama", "t5", "bert")

@@ -130,8 +130,8 @@ def baselines(*, smoke: bool) -> Iterator[tuple[object, ...]]:
                         ratios[name].append(found / best)
                 paper = reached["kpath"]
                 for name, gain in gains.items():
-                    if paper and reached[name]:
-                        gain.append(reached[name] / paper)
+                    if paper and (one := reached[name]):
+                        gain.append(one / paper)
             counted = [len(each) for each in ratios.values()]
             yield (
                 model,

@@ -44,11 +44,11 @@ def solved(instance: Instance, limit: float, solver: str) -> Row:
         problem = instance.problem()
     except FileNotFoundError as missing:
         return row | {"error": str(missing), "missing": True}
-    extend = {"extend": instance.rows} if instance.way == "extend" else {}
+    extend = instance.rows if instance.way == "extend" else None
     began = processor_seconds()
     with timed() as clock:
         try:
-            result = ow.solve(problem, solver=solver, time_limit=limit, **extend)
+            result = ow.solve(problem, solver=solver, time_limit=limit, extend=extend)
         except Exception as error:  # a row that says so, and the others go on
             return row | {"error": f"{type(error).__name__}: {error}"[:300]}
     row |= {

@@ -28,6 +28,7 @@ from benchmarks.slicing import problem_of as on_boards
 from benchmarks.stacked import Stack, stacked
 from benchmarks.tables import GRAPHS
 from benchmarks.transformers import transformer
+from opweave.problems.placement.spec import TransferModel
 
 AnyProblem = ow.extend.Problem[Any, Any]
 Make = Callable[[], AnyProblem]
@@ -243,7 +244,9 @@ def on_preset(name: str, cluster: str) -> ow.Placement:
     return ow.Placement(graph=graph, cluster=machines, costs=ow.Costs.roofline(graph, machines))
 
 
-def spread(graph: ow.OpGraph, devices: int, seed: int, transfers: str, tight: float | None = None) -> ow.Placement:
+def spread(
+    graph: ow.OpGraph, devices: int, seed: int, transfers: TransferModel, tight: float | None = None
+) -> ow.Placement:
     """A graph on unlike devices with random links and times; ``tight``: memory of all, in multiples of the need."""
     held = None
     if tight is not None:
@@ -410,7 +413,7 @@ def instances() -> Iterator[Instance]:
 
 def tiny() -> Iterator[Instance]:
     """One small instance of each kind: to load the loops, and for a short run."""
-    small = {
+    small: dict[str, Callable[[], ow.extend.Problem[Any, Any]]] = {
         "ordering": lambda: ow.MemoryOrdering(graph=layered_dag(24, 4, 1), objective="total"),
         "placement": partial(scattered, 24, 3, 1),
         "batched": lambda: stacked(Stack(modules=2, seed=1), 4),

@@ -15,6 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+import opweave as ow
+
 GRAPHS = Path(__file__).parent / "graphs"
 DATA = Path(__file__).parent / "data"
 
@@ -63,6 +65,12 @@ def show(title: str, header: str, rows: Rows, note: str = "") -> None:
 def kilobytes(size: float | None) -> str:
     """Bytes as KB (1,024 bytes) with enough digits to distinguish orders."""
     return "-" if size is None else f"{size / 1024:,.2f}".rstrip("0").rstrip(".")
+
+
+def reached(result: ow.Result[Any]) -> float:
+    """The objective of a plan that must be there."""
+    assert result.objective is not None, result.reason
+    return result.objective
 
 
 def percent(gap: float | None) -> str:

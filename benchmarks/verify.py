@@ -22,13 +22,13 @@ DEVICES = 3
 
 def placement_of(graph: ow.OpGraph) -> ow.Result[ow.Schedule]:
     """Place a model quickly on three equal devices; the plan need not be good, it only has to cut the model."""
-    device = {"memory_bytes": 2**36, "flops_per_second": 1e11, "memory_bandwidth": 1e11}
-    devices = [ow.Device(name=f"device {index}", **device) for index in range(DEVICES)]
+    alike = ow.Device(name="device", memory_bytes=2**36, flops_per_second=1e11, memory_bandwidth=1e11)
+    devices = [alike.model_copy(update={"name": f"device {index}"}) for index in range(DEVICES)]
     links = [[0 if row == column else 1e10 for column in range(DEVICES)] for row in range(DEVICES)]
     cluster = ow.Cluster(devices=devices, bandwidth=links)
     problem = ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster))
     result = ow.solve(problem, solver="heft")
-    if len(set(result.solution.device.values())) == 1:
+    if len(set(result.plan.device.values())) == 1:
         result = ow.solve(problem, solver="fill")
     return result
 
@@ -73,7 +73,7 @@ def onnx(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         for name in _chosen(SMALL, smoke=smoke):
             path = Path(folder) / "model.onnx"
             path.write_bytes(onnx_model(name).SerializeToString())
-            ordering = ow.solve(ow.onnx_runtime_problem(path), time_limit=SOLVE_SECONDS)
+            ordering = ow.solve(ow.onnx.onnx_runtime_problem(path), time_limit=SOLVE_SECONDS)
             yield row(name, ow.verify(path, ordering), ow.verify(path, placement_of(ow.load(path))))
 
 
@@ -88,7 +88,7 @@ def optimised(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         for name in _chosen(SMALL, smoke=smoke):
             path, optimised = Path(folder) / "model.onnx", Path(folder) / "optimised.onnx"
             path.write_bytes(onnx_model(name).SerializeToString())
-            problem = ow.onnx_runtime_problem(ow.onnx.optimize(path, optimised))
+            problem = ow.onnx.onnx_runtime_problem(ow.onnx.optimize(path, optimised))
             ordering = ow.solve(problem, time_limit=SOLVE_SECONDS)
             yield row(name, ow.verify(optimised, ordering), ow.verify(optimised, placement_of(problem.graph)))
 

@@ -31,10 +31,10 @@ Path("home.json").write_text(rig.model_dump_json())  # for: opweave llm config.j
 work = ow.llm.Workload(context=8192)
 found = ow.llm.fastest_in_blocks(model, rig, work, time_limit=20)
 problem = ow.llm.fastest_pass(model, rig, work)
-print(f"{1 / found.result.objective:.1f} tokens a second; no plan is faster than {1 / found.bound:.1f}")
-for holding in ow.llm.holdings(model, rig, work, problem, found.result.solution):
+print(f"{1 / found.objective:.1f} tokens a second; no plan is faster than {1 / found.bound:.1f}")
+for holding in ow.llm.holdings(model, rig, work, problem, found.solution):
     print(f"{holding.device}: {holding.what}")
 for split in ow.llm.other_splits(problem):
     print(f"{split.name}: {split.reason if split.seconds is None else f'{1 / split.seconds:.1f} tokens a second'}")
 print(ow.llm.which_machines(model, rig, work, time_limit=20))
-print(ow.runtimes.llama_cpp_command(model, found.result, work, host="processor"))
+print(ow.runtimes.llama_cpp_command(model, found, work, host="processor"))

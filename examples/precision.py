@@ -7,19 +7,6 @@ import numpy as np
 from pydantic import model_validator
 
 import opweave as ow
-from opweave.extend import (
-    BEFORE,
-    NEVER,
-    ActivityKind,
-    Amount,
-    Bytes,
-    FrozenDict,
-    Name,
-    Names,
-    Recorder,
-    Resource,
-    within_memory,
-)
 
 SIZE = {"fp32": 1.0, "fp16": 0.5, "int8": 0.25}
 """What parameters take in each precision, as a part of their bytes in the graph."""
@@ -28,7 +15,7 @@ SIZE = {"fp32": 1.0, "fp16": 0.5, "int8": 0.25}
 class Precisions(ow.extend.Solution):
     """A precision for every operator."""
 
-    precision: FrozenDict[Name, str]
+    precision: ow.extend.Table[ow.extend.Name, str]
 
 
 class MixedPrecision(ow.extend.Problem[Precisions, ow.extend.Details]):
@@ -38,8 +25,8 @@ class MixedPrecision(ow.extend.Problem[Precisions, ow.extend.Details]):
     unit: ClassVar[str] = "loss"
     restrictions: ClassVar[dict[str, int | str | None]] = {"memory_bytes": 2**53}  # what ow.conflict may leave out
 
-    loss: FrozenDict[Name, FrozenDict[str, Amount]]  # {operator: {precision: loss}}
-    memory_bytes: Bytes
+    loss: ow.extend.Table[ow.extend.Name, ow.extend.FrozenDict[str, ow.extend.Amount]]  # {operator: {precision: loss}}
+    memory_bytes: ow.extend.Bytes
 
     @model_validator(mode="after")
     def _check(self) -> "MixedPrecision":
@@ -63,16 +50,20 @@ class MixedPrecision(ow.extend.Problem[Precisions, ow.extend.Details]):
         """The operators run one after the other; all parameters stay in memory."""
         if any(solution.precision.get(op) not in losses for op, losses in self.loss.items()):
             return None
-        recorder = Recorder()
+        recorder = ow.extend.Recorder()
         for step, op in enumerate(self.graph.operators):
-            recorder.activity(ActivityKind.RUN, 0, step, step, step + 1)
-            recorder.lifetime(step, 0, BEFORE, NEVER, self.bytes_of(op.id, solution.precision[op.id]))
-        memory = (Resource("memory", "device"),)
-        return ow.extend.Timeline("steps", memory, Names.of(self.graph), recorder.activities(), recorder.lifetimes())
+            recorder.activity(ow.extend.ActivityKind.RUN, 0, step, step, step + 1)
+            recorder.lifetime(
+                step, 0, ow.extend.BEFORE, ow.extend.NEVER, self.bytes_of(op.id, solution.precision[op.id])
+            )
+        memory = (ow.extend.Resource("memory", "device"),)
+        return ow.extend.Timeline(
+            "steps", memory, ow.extend.Names.of(self.graph), recorder.activities(), recorder.lifetimes()
+        )
 
     def rules(self, solution: Precisions, timeline: ow.extend.Timeline | None) -> Iterator[ow.extend.Violation]:
         if timeline is not None:
-            yield from within_memory(timeline, [self.memory_bytes])
+            yield from ow.extend.within_memory(timeline, [self.memory_bytes])
         for op, losses in self.loss.items():
             if (chosen := solution.precision.get(op)) not in losses:
                 yield ow.extend.Violation(rule="precision", message=f"{op!r} cannot compute in {chosen!r}")

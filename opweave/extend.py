@@ -3,8 +3,10 @@
 ``ow.Constraint``, ``ow.express`` and ``ow.solver_for`` are names of ``opweave`` itself; most users need no more.
 
 data
-    ``Problem``, ``Solution``, ``Details``; fields ``Name``, ``Bytes``, ``Seconds``, ``Amount``, ``Count``, ``Many``,
-    ``FrozenDict``
+    ``Problem``, ``Solution``, ``Details``
+fields
+    ``Name``, ``Bytes``, ``Seconds``, ``Amount``, ``Count``; ``Many`` takes any iterable and keeps a tuple; ``Table``
+    takes any mapping and keeps a ``FrozenDict``
 checking a plan
     ``Violation``, ``Timeline``, ``Recorder``, ``Resource``, ``Names``, ``ActivityKind``, ``BEFORE``, ``NEVER``,
     ``within_memory``
@@ -20,7 +22,7 @@ from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.problem import Problem
 from opweave.problems.rules import within_memory
 from opweave.problems.solution import Details, Solution, Violation
-from opweave.problems.spec import Amount, Bytes, Count, FrozenDict, Many, Name, Seconds
+from opweave.problems.spec import Amount, Bytes, Count, FrozenDict, Many, Name, Seconds, Table
 from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Resource, Timeline
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.trivial import trivial_bound
@@ -47,6 +49,7 @@ __all__ = [
     "Run",
     "Seconds",
     "Solution",
+    "Table",
     "Timeline",
     "Violation",
     "register_formulation",

@@ -30,10 +30,9 @@ PLANLESS = {
     "bound": "proves a bound only",
     "prices": "proves a bound only",
     "best_device": "the whole batch does not fit",
-    "replicated": "the whole batch does not fit",
     "layers": "the operators do not run one after the other",
     **dict.fromkeys(
-        ("layers_equal", "layers_by_memory", "layers_by_free_memory", "layers_by_speed", "exo_ring", "llama_fit"),
+        ("layers_equal", "layers_by_free_memory", "llama_fit"),
         "the operators belong to no layers",
     ),
     "executorch": "does not spill to another pool",

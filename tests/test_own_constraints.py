@@ -88,7 +88,7 @@ TOLD = {
     for name, (base, _) in CONSTRAINTS.items()
 }
 for told in TOLD.values():
-    for target in ("pairwise", "disjunctive", "intervals", "identities", "batch_intervals", "flow"):
+    for target in ("time_indexed", "disjunctive", "intervals", "identities", "flow"):
         express(told, target)(lambda _formulation, _model, _constraint: None)
     express(told, "cut_program")(lambda _formulation, _model, _constraint: None)
     express(told, "step_rule")(lambda _problem, _constraint: lambda done, op: True)

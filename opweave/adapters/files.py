@@ -18,7 +18,7 @@ from typing import IO
 from opweave.adapters.error_messages import plain
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
-from opweave.problems.spec import repeated
+from opweave.problems.words import repeated
 
 PathLike = str | os.PathLike[str]
 

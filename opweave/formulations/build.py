@@ -75,13 +75,20 @@ def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> C
     >>> str(model.z["b", 1, 2])
     'z[b,1,2]'
     """
+    from pyomo.environ import Objective
+
     model = written_model(problem, _named(problem, formulation))
     if isinstance(model, IntervalModel):
         return model
+    factor, unit = objective_unit(problem.unit, coefficient_of(model))
     concrete = to_pyomo(model).concrete if isinstance(model, LinearModel) else model
-    tick = 1.0 if isinstance(model, LinearModel) else model.formulation.tick()
-    factor, concrete.objective_unit = objective_unit(problem.unit, coefficient_of(model))
-    concrete.objective.set_value(concrete.objective.expr * (tick / factor))
+    if concrete.component("cost") is not None:
+        cost = concrete.objective.expr
+        concrete.del_component(concrete.cost)
+        concrete.del_component(concrete.objective)
+        concrete.objective = Objective(expr=cost)
+    concrete.objective_unit = unit
+    concrete.objective.set_value(concrete.objective.expr / factor)
     concrete.opweave.note_objective()
     concrete.problem = concrete.opweave.source.problem = problem
     concrete.formulation = model.formulation
@@ -138,7 +145,7 @@ def written_model(problem: Problem[Any, Any], formulation: type[Formulation[Any,
     InfeasibleError, UnsupportedConstraintError, LimitExceededError
         As :func:`build_model`.
     """
-    made = (formulation.whole or formulation)(BuildContext(extended=True))
+    made = formulation(BuildContext(extended=True))
     try:
         model = made.build(problem)
     except TriviallyInfeasibleError as error:

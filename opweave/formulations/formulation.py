@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from opweave.formulations.expressions import MODEL, expressible, expression, how_to_express, write_out
-from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.intervals import WHOLE, IntervalModel
 from opweave.formulations.modeling.linear import HANDLES_OF, Row
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
@@ -101,9 +101,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         The readings of the problem that it needs, such as ``"transfers='one_port_edge'"``; empty if it takes all.
     reading
         The :attr:`Problem.reading` that it is for.
-    whole
-        The formulation to use instead with an engine that cannot call :meth:`separate`; None if this one leaves nothing
-        out.
     restricts
         Whether it leaves out solutions of the problem; then its bounds prove nothing.
     to_read
@@ -121,7 +118,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     requires: ClassVar[str] = ""
     to_read: ClassVar[bool] = False
     reading: ClassVar[str | None] = None
-    whole: ClassVar[type[Formulation[Any, Any]] | None] = None
     restricts: bool = False
 
     def __init__(self, context: BuildContext = BuildContext()) -> None:
@@ -222,10 +218,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         if not self.context.keep_going():
             raise OutOfTimeError
 
-    def add_row(self, model: Any, row: Row) -> None:
-        """Add one row of a side constraint, such as ``model.end("a") <= 0.5 + model.on("b", "gpu")``."""
-        model.add(row)
-
     def add_constraints(self, model: Any, problem: ProblemT) -> None:
         """Write every side constraint that is registered for this formulation's own name, or for all models.
 
@@ -253,17 +245,21 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
 
 
 class TimedFormulation(Formulation[ProblemT, SolutionT], ABC):
-    """A formulation whose objective is in units of ``_unit`` seconds, which :meth:`build` sets."""
+    """A formulation whose objective is in units of ``_unit`` seconds, which :meth:`build` sets.
+
+    If units are whole ticks, ``_activities`` is the number of activities along a path.
+    """
 
     _unit: float = 1.0
+    _activities: int = 0
 
     def resolution(self) -> float:
-        """The tolerances of engines, in seconds."""
-        return TOLERANCE * self._unit
+        """The tolerances of engines, or one tick per activity, in seconds."""
+        return self._unit * (self._activities or TOLERANCE)
 
     def objective_bound(self, problem: ProblemT, value: float) -> float:
-        """Convert units of the model to seconds."""
-        return max(0.0, value * self._unit)
+        """Convert units to seconds, minus the error of durations that count as whole ticks but are slightly shorter."""
+        return max(0.0, value * self._unit * (1 - 2 * WHOLE if self._activities else 1))
 
 
 class ClusterFormulation(TimedFormulation[ProblemT, SolutionT], ABC):

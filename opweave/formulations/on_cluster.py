@@ -5,13 +5,14 @@ What proves that nothing fits is next to the arrays of each problem; the sentenc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import numpy as np
 
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems import on_cluster as problems
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin, means
@@ -19,8 +20,22 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.words import counted, together
 
+ArraysT = TypeVar("ArraysT")
+
 BLUR = 1e-9
 """Relative error of sums of bytes as floats, and far more than that."""
+
+
+def unless_short(lower: Callable[..., ArraysT], shortage: Callable[..., str | None]) -> Callable[..., ArraysT]:
+    """As ``lower``, after the cheap proofs that nothing fits: then it raises ContradictionError with the reason."""
+
+    def lowered(problem: Any, *more: Any) -> ArraysT:
+        reason = shortage(problem, *more)
+        if reason is not None:
+            raise ContradictionError(reason)
+        return lower(problem, *more)
+
+    return lowered
 
 
 def capacity_of(limits: Iterable[int | None]) -> IntArray:
@@ -46,26 +61,6 @@ def flows_of(graph: OpGraph) -> tuple[IntArray, IntArray, IntArray]:
     made = arrays.producer[arrays.reads.items] >= 0
     tensor = arrays.reads.items[made]
     return arrays.producer[tensor], arrays.reads.heads()[made], tensor
-
-
-class OnDevices(Protocol):
-    """A problem on a cluster whose devices may have limited memory."""
-
-    @property
-    def graph(self) -> OpGraph:
-        """Operators and tensors."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """Devices and links."""
-
-    @property
-    def constraints(self) -> Sequence[Constraint]:
-        """Side constraints."""
-
-    @property
-    def memory_limits(self) -> Mapping[str, int | None]:
-        """Bytes that every device may hold; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +98,7 @@ class OnCluster:
         return bool((self.capacity != NO_LIMIT).any())
 
 
-def on_cluster(problem: OnDevices) -> dict[str, Any]:
+def on_cluster(problem: problems.ClusterProblem) -> dict[str, Any]:
     """The fields of :class:`OnCluster`."""
     latency, seconds_per_byte = links_of(problem.cluster)
     return {
@@ -239,7 +234,9 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(shown if len(shown) <= 8 else [*shown[:7], f"... ({len(shown)} in all)"])
 
 
-def rules_in_the_way(problem: OnDevices, *, own: Mapping[str, bool] | None = None, rows_added: bool = False) -> str:
+def rules_in_the_way(
+    problem: problems.ClusterProblem, *, own: Mapping[str, bool] | None = None, rows_added: bool = False
+) -> str:
     """Name the rules of a problem that may leave it without a solution.
 
     Parameters
@@ -259,7 +256,7 @@ def rules_in_the_way(problem: OnDevices, *, own: Mapping[str, bool] | None = Non
     kinds = sorted({type(each).__name__ for each in problem.constraints if not means(each, MemoryCap)})
     rules = {
         "the memory of the devices": any(limit is not None for limit in problem.memory_limits.values()),
-        "the missing links between devices": bool(problem.cluster.unreachable_pairs),
+        "the missing links between devices": bool((problem.cluster.effective_bandwidth == 0).any()),
         **(own or {}),
         f"the side constraints ({', '.join(kinds)})": bool(kinds),
         "the rows that were added": rows_added,

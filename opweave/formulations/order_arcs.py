@@ -10,16 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from opweave.formulations.expressions import expression, write_out
-from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.arrays import BoolArray
 from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.graph_arrays import Adjacency, find_cycle, topological_order
 from opweave.problems.problem import Problem
 
 ENTRIES_PER_ROW = 64
 """Most entries (bytes) of a closure per row that a model may have."""
-
-TILE = 512
-"""Rows and columns of a closure that fit into the processor's cache."""
 
 
 class ContradictionError(InfeasibleError):
@@ -93,29 +90,6 @@ def ancestors(after: Adjacency) -> BoolArray:
             np.logical_or.reduce(closed[direct], axis=0, out=closed[v])
             closed[v, direct] = True
     return closed
-
-
-def transposed(closed: BoolArray) -> BoolArray:
-    """The transpose, with rows in one piece, tile by tile: whole rows would miss the cache at every entry."""
-    turned, starts = np.empty_like(closed), range(0, len(closed), TILE)
-    for row in starts:
-        for column in starts:
-            rows, columns = slice(row, row + TILE), slice(column, column + TILE)
-            turned[columns, rows] = closed[rows, columns].T
-    return turned
-
-
-def reduced_arcs(before: Adjacency, closed: BoolArray) -> tuple[IntArray, IntArray]:
-    """Arcs (u, v) of the transitive reduction, as two arrays."""
-    heads: list[int] = []
-    tails: list[int] = []
-    for v in range(len(before)):
-        direct = before[v]
-        if direct.size > 1:
-            direct = direct[~closed[np.ix_(direct, direct)].any(axis=0)]
-        heads.extend(direct.tolist())
-        tails.extend([v] * len(direct))
-    return np.asarray(heads, dtype=np.int64), np.asarray(tails, dtype=np.int64)
 
 
 def rows_of_closure(count: int) -> int:

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
-from itertools import chain
-from typing import Annotated, Any, Literal, Self
+from math import isnan
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from opweave.problems.arrays import FloatMatrix
+from opweave.problems.arrays import FloatArray, FloatMatrix
 from opweave.problems.errors import InvalidInputError, check_plausible
-from opweave.problems.shown import MOST_ENTRIES, Bare, HasHtml, ShownInNotebooks, changed_fields
+from opweave.problems.shown import Bare, HasHtml, ShownInNotebooks, brief, changed_fields
 from opweave.problems.spec import (
-    SCHEMA_VERSION,
     Amount,
-    Bytes,
+    BytesOrNone,
     Count,
     FrozenDict,
     Many,
+    ManyOrNone,
     Name,
-    Operations,
-    Rate,
+    OperationsOrNone,
+    RateGridOrNone,
+    RateOrNone,
+    RatesOrNone,
     Seconds,
     Spec,
-    repeated,
+    Table,
+    preset,
 )
-from opweave.problems.units import readable_bytes
-from opweave.problems.words import counted, did_you_mean
+from opweave.problems.words import counted, did_you_mean, repeated
 
 
-def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:
+def _ascending(sizes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if sizes is None:
+        return None
     if repeated(sizes) is not None:
         raise ValueError("a batch size is listed more than once")
     return tuple(sorted(sizes))
@@ -42,10 +46,15 @@ def _number_or_matrix(value: object) -> str:
     return "matrix" if is_matrix else "number"
 
 
-Latency = Annotated[
-    Annotated[Seconds, Tag("number")] | Annotated[Many[Many[Seconds]], Tag("matrix")],
-    Discriminator(_number_or_matrix),
-]
+if TYPE_CHECKING:
+    from opweave.problems.spec import Takes
+
+    Latency = Takes[float | str | Iterable[Iterable[float | str]], float | tuple[tuple[float, ...], ...]]
+else:
+    Latency = Annotated[
+        Annotated[Seconds, Tag("number")] | Annotated[Many[Many[Seconds]], Tag("matrix")],
+        Discriminator(_number_or_matrix),
+    ]
 """Seconds before the first byte arrives: one number for all links, or a matrix [from][to]."""
 
 
@@ -83,12 +92,12 @@ class Device(HasHtml, Spec):
     """
 
     name: Name
-    memory_bytes: Bytes | None = None
-    flops_per_second: Annotated[Operations, Field(gt=0.0)] | None = None
-    memory_bandwidth: Annotated[Rate, Field(gt=0.0)] | None = None
-    launch_seconds: Seconds = 0.0
-    batch_sizes: Annotated[Many[Count], Field(min_length=1), AfterValidator(_ascending)] | None = None
-    watts: Annotated[Many[Amount], Field(min_length=2, max_length=2)] | None = None
+    memory_bytes: BytesOrNone = preset(None)
+    flops_per_second: Annotated[OperationsOrNone, Field(gt=0.0)] = preset(None)
+    memory_bandwidth: Annotated[RateOrNone, Field(gt=0.0)] = preset(None)
+    launch_seconds: Seconds = preset(0.0)
+    batch_sizes: Annotated[ManyOrNone[Count], Field(min_length=1), AfterValidator(_ascending)] = preset(None)
+    watts: Annotated[ManyOrNone[Amount], Field(min_length=2, max_length=2)] = preset(None)
     group: Name | None = None
 
     @model_validator(mode="after")
@@ -150,13 +159,13 @@ class Cluster(ShownInNotebooks, Spec):
     20.0
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     devices: Annotated[Many[Device], Field(min_length=1)]
-    bandwidth: Many[Many[Rate]] | None = None
-    rates: Many[Rate] | None = None
-    shared: Rate | None = None
-    latency: Latency = 0.0
-    notes: FrozenDict[str, str] = FrozenDict()
+    bandwidth: RateGridOrNone = preset(None)
+    rates: RatesOrNone = preset(None)
+    shared: RateOrNone = preset(None)
+    latency: Latency = preset(0.0)
+    notes: Table[str, str] = preset(FrozenDict())
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -171,14 +180,8 @@ class Cluster(ShownInNotebooks, Spec):
                     f"devices {first[device.group].name!r} and {device.name!r} share group {device.group!r} but "
                     "differ; the devices of a group must be identical except for their names"
                 )
-        given = {
-            "bandwidth": chain.from_iterable(self.bandwidth or ()),
-            "rates": self.rates or (),
-            "shared": [self.shared],
-            "latency": np.asarray(self.latency).ravel().tolist(),
-        }
-        for field, values in given.items():
-            check_plausible("the cluster", field, values)
+        for field in ("bandwidth", "rates", "shared", "latency"):
+            check_plausible("the cluster", field, np.asarray(getattr(self, field) or 0.0).ravel().tolist())
         return self
 
     def _check_links(self) -> None:
@@ -188,25 +191,19 @@ class Cluster(ShownInNotebooks, Spec):
             raise ValueError(f"the links are described by {' and '.join(given)}; give only one of them")
         if count > 1 and not given:
             raise ValueError(f"{count} devices need a description of their links: bandwidth, rates or shared")
-        if self.bandwidth is not None:
-            _check_square("bandwidth", self.bandwidth, count)
         if self.rates is not None and len(self.rates) != count:
             raise ValueError(f"rates has {len(self.rates)} entries for {count} devices")
-        if isinstance(self.latency, tuple):
-            _check_square("latency", self.latency, count)
+        for what, matrix in (("bandwidth", self.bandwidth), ("latency", self.latency)):
+            if not isinstance(matrix, tuple):
+                continue
+            if len(matrix) != count:
+                raise ValueError(f"{what} has {len(matrix)} rows for {count} devices")
+            for index, row in enumerate(matrix):
+                if len(row) != count:
+                    raise ValueError(f"row {index} of {what} has {len(row)} entries for {count} devices")
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        memory = [
-            f"{device.name!r}{'' if device.memory_bytes is None else f' {readable_bytes(device.memory_bytes)}'}"
-            for device in self.devices[:MOST_ENTRIES]
-        ]
-        more = [f"... {len(self.devices):,} in all"] if len(self.devices) > len(memory) else []
-        yield None, Bare(f"{counted(len(self.devices), 'device')}: {', '.join([*memory, *more])}")
-        direct = self.direct_bandwidth
-        rates = direct[direct > 0]
-        if len(rates):
-            ends = dict.fromkeys(f"{rate / 1e9:.3g}" for rate in (rates.min(), rates.max()))
-            yield None, Bare(f"links of {' to '.join(ends)} GB/s")
+        yield None, Bare(f"{counted(len(self.devices), 'device')}: {brief([*self.device_index])[1:-1]}")
 
     @cached_property
     def device_index(self) -> dict[str, int]:
@@ -263,13 +260,6 @@ class Cluster(ShownInNotebooks, Spec):
         return _read_only(matrix)
 
     @cached_property
-    def unreachable_pairs(self) -> tuple[tuple[str, str], ...]:
-        """(from, to) names of devices between which no data can travel, directly or through other devices."""
-        names = [device.name for device in self.devices]
-        pairs = zip(*np.nonzero(self.effective_bandwidth == 0), strict=True)
-        return tuple((names[source], names[target]) for source, target in pairs)
-
-    @cached_property
     def identical_groups(self) -> tuple[tuple[str, ...], ...]:
         """Names of the devices that can be swapped without changing the cluster; every device is in one group.
 
@@ -294,19 +284,19 @@ class Cluster(ShownInNotebooks, Spec):
         """
         if size < 0:
             raise InvalidInputError(f"{size} bytes cannot be moved; a size is 0 or more")
-        start, end = self._position(source), self._position(target)
-        rate = float(self.effective_bandwidth[start, end])
-        if rate == 0.0:
+        index = self.device_index
+        for name in (each for each in (source, target) if each not in index):
+            known = ", ".join(map(repr, index))
+            raise InvalidInputError(f"the cluster has no device {name!r}; it has {known}{did_you_mean(name, index)}")
+        seconds = float(self.link_seconds(index[source], index[target], size))
+        if isnan(seconds):
             raise InvalidInputError(f"no link or chain of links leads from device {source!r} to {target!r}")
-        return float(self.effective_latency[start, end]) + size / rate
+        return seconds
 
-    def _position(self, name: str) -> int:
-        if name not in self.device_index:
-            known = ", ".join(map(repr, self.device_index))
-            raise InvalidInputError(
-                f"the cluster has no device {name!r}; it has {known}{did_you_mean(name, self.device_index)}"
-            )
-        return self.device_index[name]
+    def link_seconds(self, source: Any, target: Any, size: Any) -> FloatArray:
+        """Latency + size / bandwidth, elementwise, for devices by position; NaN where no links lead to the target."""
+        rate, latency = self.effective_bandwidth[source, target], self.effective_latency[source, target]
+        return np.where(rate > 0.0, latency + size / np.where(rate > 0.0, rate, 1.0), np.nan)
 
     def _swappable(self, first: int, second: int) -> bool:
         if self.rates is not None and self.rates[first] != self.rates[second]:
@@ -319,14 +309,6 @@ class Cluster(ShownInNotebooks, Spec):
             and np.array_equal(matrix[others, first], matrix[others, second])
             for matrix in (self.direct_bandwidth, self.direct_latency)
         )
-
-
-def _check_square(what: str, matrix: Sequence[Sequence[float]], count: int) -> None:
-    if len(matrix) != count:
-        raise ValueError(f"{what} has {len(matrix)} rows for {count} devices")
-    for index, row in enumerate(matrix):
-        if len(row) != count:
-            raise ValueError(f"row {index} of {what} has {len(row)} entries for {count} devices")
 
 
 def _read_only(matrix: FloatMatrix) -> FloatMatrix:

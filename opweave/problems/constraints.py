@@ -10,15 +10,15 @@ own meaning (:func:`means`), and solvers no longer apply what they know about th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from opweave.problems.errors import InvalidInputError, blaming
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
-from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged, repeated
-from opweave.problems.words import refuse_unknown
+from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged
+from opweave.problems.words import refuse_unknown, repeated
 
 if TYPE_CHECKING:
     from opweave.problems.cluster import Cluster
@@ -111,20 +111,6 @@ class Constraint(Tagged, ABC):
         """Return a violation of this rule."""
         return Violation(rule=self.kind, message=message, excess=excess)
 
-    def _need_operators(self, problem: AnyProblemType, *names: str) -> None:
-        refuse_unknown(f"{type(self).__name__} names", "operator", names, problem.graph.operator_index)
-
-    def _need_several(self, problem: AnyProblemType, names: Sequence[str]) -> None:
-        self._need_operators(problem, *names)
-        twice = repeated(names)
-        if twice is not None:
-            raise ValueError(f"{type(self).__name__} names operator {twice!r} twice; name each operator once")
-
-    def _need_devices(self, problem: AnyProblemType, *names: str) -> None:
-        if not isinstance(problem, MeasuresMemory):
-            raise ValueError(f"{type(self).__name__} is about devices, and {type(problem).__name__} has none")
-        refuse_unknown(f"{type(self).__name__} names", "device", names, problem.cluster.device_index, "cluster")
-
 
 def objections(rule: Constraint, problem: AnyProblemType, solution: Any) -> Iterator[Violation]:
     """Ask a rule for its violations, one by one.
@@ -149,17 +135,39 @@ def objections(rule: Constraint, problem: AnyProblemType, solution: Any) -> Iter
             yield each
 
 
-class Precede(Constraint):
-    """``before`` ends before ``after`` begins, whether or not data flows between them."""
+class NamingConstraint(Constraint):
+    """A rule whose fields name operators (``op``, ``ops``, ...) or devices: they must exist, and each stands once."""
 
-    before: Name
-    after: Name
+    _about_devices: ClassVar[bool] = True
 
     def check(self, problem: AnyProblemType) -> None:
-        self._need_operators(problem, self.before, self.after)
-        if self.before == self.after:
-            raise ValueError(f"Precede asks operator {self.before!r} to run before itself")
-        if not isinstance(problem, TimesOperators) and not issubclass(problem.solution_type, OrdersOperators):
+        said, known = type(self).__name__, getattr(problem, "cluster", None)
+        operators = self._names_in("op", "ops", "other", "before", "after")
+        devices = self._names_in("device", "devices")
+        if self._about_devices and not isinstance(problem, MeasuresMemory):
+            raise ValueError(f"{said} is about devices, and {type(problem).__name__} has none")
+        refuse_unknown(f"{said} names", "operator", operators, problem.graph.operator_index)
+        refuse_unknown(f"{said} names", "device", devices, known.device_index if known else {}, "cluster")
+        for what, names in (("operator", operators), ("device", devices)):
+            if repeated(names) is not None:
+                raise ValueError(f"{said} names {what} {repeated(names)!r} twice; name each {what} once")
+
+    def _names_in(self, *fields: str) -> list[str]:
+        found = [getattr(self, field) for field in fields if field in type(self).model_fields]
+        return [name for each in found for name in ((each,) if isinstance(each, str) else each)]
+
+
+class Precede(NamingConstraint):
+    """``before`` ends before ``after`` begins, whether or not data flows between them."""
+
+    before: Name = Field(kw_only=False)
+    after: Name = Field(kw_only=False)
+
+    _about_devices: ClassVar[bool] = False
+
+    def check(self, problem: AnyProblemType) -> None:
+        super().check(problem)
+        if not concerns(type(self), type(problem)):
             raise ValueError(f"Precede is about times, and {type(problem).__name__} decides none")
 
     def violations(self, problem: AnyProblemType, solution: Any) -> Iterable[Violation]:
@@ -173,32 +181,17 @@ class Precede(Constraint):
             )
 
 
-class _OnDevices(Constraint):
-    """A rule about the devices on which operators run."""
-
-    def check(self, problem: AnyProblemType) -> None:
-        self._need_devices(problem)
-
-
-class _OneOnDevice(_OnDevices):
+class _OneOnDevice(NamingConstraint):
     """A rule about one operator and one device."""
 
-    op: Name
-    device: Name
-
-    def check(self, problem: AnyProblemType) -> None:
-        self._need_devices(problem, self.device)
-        self._need_operators(problem, self.op)
+    op: Name = Field(kw_only=False)
+    device: Name = Field(kw_only=False)
 
 
-class _SeveralOnDevices(_OnDevices):
+class _SeveralOnDevices(NamingConstraint):
     """A rule about several operators."""
 
-    ops: Annotated[Many[Name], Field(min_length=2)]
-
-    def check(self, problem: AnyProblemType) -> None:
-        self._need_several(problem, self.ops)
-        self._need_devices(problem)
+    ops: Many[Name] = Field(min_length=2, kw_only=False)
 
 
 class Pin(_OneOnDevice):
@@ -244,7 +237,7 @@ class Separate(_SeveralOnDevices):
 class Share(_OneOnDevice):
     """Exactly ``inputs`` inputs of ``op`` run on ``device``; 0 forbids the device."""
 
-    inputs: Annotated[int, Field(ge=0)]
+    inputs: int = Field(ge=0, kw_only=False)
 
     def check(self, problem: AnyProblemType) -> None:
         super().check(problem)
@@ -265,10 +258,10 @@ class Share(_OneOnDevice):
             )
 
 
-class MaxDevices(_OnDevices):
+class MaxDevices(NamingConstraint):
     """At most ``count`` devices are used."""
 
-    count: Count
+    count: Count = Field(kw_only=False)
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         used = frozenset().union(*solution.devices_by_operator().values())
@@ -279,14 +272,11 @@ class MaxDevices(_OnDevices):
             )
 
 
-class MemoryCap(_OnDevices):
+class MemoryCap(NamingConstraint):
     """``device`` never holds more than ``bytes``, as the problem counts memory."""
 
-    device: Name
-    bytes: Bytes
-
-    def check(self, problem: AnyProblemType) -> None:
-        self._need_devices(problem, self.device)
+    device: Name = Field(kw_only=False)
+    bytes: Bytes = Field(kw_only=False)
 
     def violations(self, problem: AnyProblemType, solution: Solution) -> Iterable[Violation]:
         assert isinstance(problem, MeasuresMemory)

@@ -14,9 +14,20 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError, warn_once_built
 from opweave.problems.roofline import bytes_moved, variants
 from opweave.problems.shown import Bare, HasHtml, brief
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
+from opweave.problems.spec import (
+    Amount,
+    Count,
+    FrozenDict,
+    Many,
+    Name,
+    SecondsOrNone,
+    Share,
+    Spec,
+    Table,
+    preset,
+)
 from opweave.problems.units import read_time
-from opweave.problems.words import counted
+from opweave.problems.words import counted, repeated
 
 if TYPE_CHECKING:
     from opweave.problems.graph import OpGraph
@@ -48,7 +59,7 @@ class Efficiency(Spec):
 
     arithmetic: Share = 1.0
     traffic: Share = 1.0
-    launch_seconds: Seconds | None = None
+    launch_seconds: SecondsOrNone = preset(None)
     overlap: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
 
 
@@ -82,12 +93,12 @@ class Costs(HasHtml, Spec):
     (('conv1', 'b'),)
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     operators: Many[Name]
     devices: Many[Name]
-    batches: Annotated[Many[Count], Field(min_length=1)] = (1,)
+    batches: Annotated[Many[Count], Field(min_length=1)] = preset((1,))
     table: tuple[tuple[Entry, ...], ...]
-    notes: FrozenDict[str, str] = FrozenDict()
+    notes: Table[str, str] = preset(FrozenDict())
 
     @field_validator("table", mode="before")
     @classmethod
@@ -153,24 +164,15 @@ class Costs(HasHtml, Spec):
         for operator, row in table.items():
             if not isinstance(row, Mapping):
                 raise InvalidInputError(f"operator {operator!r} needs a mapping of devices to seconds, not {row!r}")
-            times[operator] = {
-                device: entry if isinstance(entry, Mapping) else {1: entry} for device, entry in row.items()
-            }
+            times[operator] = {name: each if isinstance(each, Mapping) else {1: each} for name, each in row.items()}
         devices = tuple(dict.fromkeys(device for row in times.values() for device in row))
         sizes = dict.fromkeys(batch for row in times.values() for entry in row.values() for batch in entry)
         for size in sizes:
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
                 raise InvalidInputError(f"{size!r} is not a batch size; a batch size is a whole number from 1")
         batches = tuple(sorted(sizes)) or (1,)
-        made = cls(
-            operators=tuple(times),
-            devices=devices,
-            batches=batches,
-            table=tuple(
-                tuple(row.get(device, {}).get(batch) for device in devices for batch in batches)
-                for row in times.values()
-            ),
-        )
+        rows = ([row.get(name, {}).get(batch) for name in devices for batch in batches] for row in times.values())
+        made = cls(operators=tuple(times), devices=devices, batches=batches, table=tuple(map(tuple, rows)))
         shortest = min((each for row in made.table for each in row if each), default=0.0)
         if shortest >= IMPLAUSIBLE_SECONDS:
             said = f"costs: every operator takes {shortest:g} s or more"
@@ -348,11 +350,11 @@ class Calibration(Spec):
     9.0
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     device: Device
-    efficiency: FrozenDict[Name, Efficiency]
+    efficiency: Table[Name, Efficiency]
     default: Efficiency = Efficiency.model_construct()  # no validator is built by an import
-    errors: FrozenDict[Name, Amount] = FrozenDict()
+    errors: Table[Name, Amount] = preset(FrozenDict())
 
     def costs(self, graph: OpGraph) -> Costs:
         """Estimated times of a graph's operators on this device alone; see :meth:`Costs.roofline`."""

@@ -98,7 +98,7 @@ class Sheet:
             raise InvalidInputError(f"{self.title} comes with several sizes of memory; say memory_bytes='16 GiB'")
         return Device(
             name=name,
-            memory_bytes=memory,  # type: ignore[arg-type]  # a text is read
+            memory_bytes=memory,
             flops_per_second=self.speeds[precision],
             memory_bandwidth=self.memory_bandwidth,
             group=group,

@@ -295,13 +295,12 @@ def _place(loc: Sequence[str | int], data: object, *, missing: bool) -> tuple[st
     return path, data
 
 
+_LINKS = (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s")
 LEAST = {
     "memory_bytes": (1024, "bytes", "{0:g} MiB' or '{0:g} GB"),
     "flops_per_second": (1e5, "operations per second", "{0:g} GFLOP/s' or '{0:g} TFLOP/s"),
     "memory_bandwidth": (1e4, "bytes per second", "{0:g} GB/s"),
-    "bandwidth": (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s"),
-    "rates": (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s"),
-    "shared": (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s"),
+    **dict.fromkeys(("bandwidth", "rates", "shared"), _LINKS),
 }
 """The least plausible value of each field, its unit, and what people are likely to mean by less."""
 
@@ -325,16 +324,14 @@ def check_plausible(what: str, field: str, values: Iterable[float | None]) -> No
         The field's values; 0 and None mean nothing.
     """
     given = [value for value in values if value]
-    if field in MOST:
-        large = max(given, default=0.0)
-        if large > MOST[field]:
-            warn_once_built(
-                f"{what}: {field} is {large:g} seconds; if you mean less, write '{large:g} us' or '{large:g} ms'"
-            )
-        return
-    least, unit, meant = LEAST[field]
-    small = min(given, default=least)
-    if small < least:
+    if given and max(given) > MOST.get(field, np.inf):
+        large = max(given)
+        warn_once_built(
+            f"{what}: {field} is {large:g} seconds; if you mean less, write '{large:g} us' or '{large:g} ms'"
+        )
+    least, unit, meant = LEAST.get(field, (0.0, "", ""))
+    if given and min(given) < least:
+        small = min(given)
         warn_once_built(f"{what}: {field} is {small:g} {unit}; if you mean more, write '{meant.format(small)}'")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,9 +13,9 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle, topological_order
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.shown import Bare, ShownInNotebooks, brief
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, Extent, Many, Name, Operations, Spec, repeated
+from opweave.problems.spec import Bytes, Extent, Many, ManyOrNone, Name, Operations, Spec, preset
 from opweave.problems.units import readable_bytes
-from opweave.problems.words import counted
+from opweave.problems.words import counted, refuse_unknown, repeated
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -44,7 +43,7 @@ class Tensor(Spec):
     id: Name
     bytes: Bytes
     alias_of: Name | None = None
-    shape: Many[Extent] | None = None
+    shape: ManyOrNone[Extent] = preset(None)
     dtype: str | None = None
 
 
@@ -80,11 +79,11 @@ class Operator(Spec):
 
     id: Name
     kind: str = ""
-    inputs: Many[Name] = ()
-    outputs: Many[Name] = ()
-    workspace_bytes: Bytes = 0
-    parameters: Many[Name] = ()
-    flops: Operations = 0.0
+    inputs: Many[Name] = preset(())
+    outputs: Many[Name] = preset(())
+    workspace_bytes: Bytes = preset(0)
+    parameters: Many[Name] = preset(())
+    flops: Operations = preset(0.0)
     inplace_ok: bool = False
     module: str = ""
 
@@ -115,12 +114,12 @@ class OpGraph(ShownInNotebooks, Spec):
     (('x',), 2)
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     name: str = "graph"
     operators: Many[Operator]
     tensors: Many[Tensor]
-    parameters: Many[Parameter] = ()
-    outputs: Many[Name] = ()
+    parameters: Many[Parameter] = preset(())
+    outputs: Many[Name] = preset(())
 
     @model_validator(mode="after")
     def _check(self) -> OpGraph:
@@ -202,12 +201,22 @@ class OpGraph(ShownInNotebooks, Spec):
     @cached_property
     def arrays(self) -> GraphArrays:
         """The graph as index arrays, for algorithms."""
-        tensor_of = self.tensor_index
-        return GraphArrays.build(
-            tensor_bytes=[tensor.bytes for tensor in self.tensors],
-            storage=[tensor_of[self.storage[tensor.id]] for tensor in self.tensors],
-            reads=[[tensor_of[name] for name in op.inputs] for op in self.operators],
-            writes=[[tensor_of[name] for name in op.outputs] for op in self.operators],
+        index, tensors, operators = self.tensor_index, self.tensors, len(self.operators)
+        reads = Adjacency.from_lists([[index[name] for name in dict.fromkeys(op.inputs)] for op in self.operators])
+        writes = Adjacency.from_lists([[index[name] for name in op.outputs] for op in self.operators])
+        producer = np.full(len(tensors), -1, dtype=np.int64)
+        producer[writes.items] = writes.heads()
+        reader, source = reads.heads(), producer[reads.items]
+        successors = Adjacency.from_pairs(operators, source[source >= 0], reader[source >= 0])
+        return GraphArrays(
+            tensor_bytes=np.asarray([tensor.bytes for tensor in tensors], dtype=np.int64),
+            storage=np.asarray([index[self.storage[tensor.id]] for tensor in tensors], dtype=np.int64),
+            reads=reads,
+            writes=writes,
+            producer=producer,
+            consumers=Adjacency.from_pairs(len(tensors), reads.items, reader),
+            predecessors=successors.reversed(operators),
+            successors=successors,
         )
 
     @cached_property
@@ -219,10 +228,7 @@ class OpGraph(ShownInNotebooks, Spec):
     def uses(self) -> Adjacency:
         """Parameters of every operator by position in ``parameters``, each once."""
         index = dict(zip(self.parameter_ids, range(len(self.parameters)), strict=True))
-        names = [op.parameters for op in self.operators]
-        start = np.concatenate(([0], np.cumsum([len(row) for row in names], dtype=np.int64)))
-        items = np.fromiter(map(index.__getitem__, chain.from_iterable(names)), dtype=np.int64, count=int(start[-1]))
-        return Adjacency(start, items).without_repeats()
+        return Adjacency.from_lists([[index[name] for name in dict.fromkeys(op.parameters)] for op in self.operators])
 
     @cached_property
     def parameter_sizes(self) -> IntArray:
@@ -245,20 +251,13 @@ class OpGraph(ShownInNotebooks, Spec):
 
     @cached_property
     def digraph(self) -> nx.DiGraph[str]:
-        """Operators as a networkx graph. Each edge has its ``tensors`` and their total ``bytes``."""
+        """Operators as a networkx graph, with an edge from each that makes a tensor to each that reads it."""
         import networkx as nx
 
-        size = {tensor.id: tensor.bytes for tensor in self.tensors}
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
-        graph.add_nodes_from(op.id for op in self.operators)
-        for op in self.operators:
-            for tensor in dict.fromkeys(op.inputs):
-                source = self.producer.get(tensor)
-                if source is None:
-                    continue
-                before = graph.get_edge_data(source, op.id, {"tensors": (), "bytes": 0})
-                sent = (*before["tensors"], tensor)
-                graph.add_edge(source, op.id, tensors=sent, bytes=before["bytes"] + size[tensor])
+        graph.add_nodes_from(self.operator_ids)
+        made = self.producer
+        graph.add_edges_from((made[name], op.id) for op in self.operators for name in op.inputs if name in made)
         return graph
 
     def positions(self, names: tuple[str, ...]) -> IntArray:
@@ -296,27 +295,19 @@ def _check_references(graph: OpGraph) -> None:
     parameters = {parameter.id for parameter in graph.parameters}
     writer: dict[str, str] = {}
     for op in graph.operators:
-        for role, names, known in (
-            ("reads", op.inputs, tensors),
-            ("writes", op.outputs, tensors),
-            ("uses parameter", op.parameters, parameters),
-        ):
-            for name in names:
-                if name not in known:
-                    raise ValueError(f"operator {op.id!r} {role} {name!r}, which the graph does not define")
+        refuse_unknown(f"operator {op.id!r} reads", "tensor", op.inputs, tensors)
+        refuse_unknown(f"operator {op.id!r} writes", "tensor", op.outputs, tensors)
+        refuse_unknown(f"operator {op.id!r} uses", "parameter", op.parameters, parameters)
         for name in op.outputs:
             if writer.get(name) == op.id:
                 raise ValueError(f"operator {op.id!r} lists {name!r} twice among its outputs")
             if name in writer:
                 raise ValueError(f"tensor {name!r} is written by both {writer[name]!r} and {op.id!r}")
             writer[name] = op.id
-    for name in graph.outputs:
-        if name not in tensors:
-            raise ValueError(f"graph output {name!r} is not among the tensors")
+    refuse_unknown("the outputs name", "tensor", graph.outputs, tensors)
     for tensor in graph.tensors:
-        whole = tensor.alias_of
-        if whole is not None and whole not in tensors:
-            raise ValueError(f"tensor {tensor.id!r} is an alias of {whole!r}, which the graph does not define")
+        whole = () if tensor.alias_of is None else (tensor.alias_of,)
+        refuse_unknown(f"tensor {tensor.id!r} is an alias of", "tensor", whole, tensors)
 
 
 def _storage_roots(tensors: Sequence[Tensor]) -> dict[str, str]:

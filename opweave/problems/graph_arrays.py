@@ -133,35 +133,6 @@ class GraphArrays:
     predecessors: Adjacency
     successors: Adjacency
 
-    @classmethod
-    def build(
-        cls,
-        *,
-        tensor_bytes: Sequence[int],
-        storage: Sequence[int],
-        reads: Sequence[Sequence[int]],
-        writes: Sequence[Sequence[int]],
-    ) -> GraphArrays:
-        """Derive producers, consumers and operator adjacency from the tensors that every operator reads and writes."""
-        read = Adjacency.from_lists([list(dict.fromkeys(row)) for row in reads])
-        write = Adjacency.from_lists(writes)
-        producer = np.full(len(tensor_bytes), -1, dtype=np.int64)
-        producer[write.items] = write.heads()
-        reader = read.heads()
-        source = producer[read.items]
-        inner = source >= 0
-        successors = Adjacency.from_pairs(len(reads), source[inner], reader[inner])
-        return cls(
-            tensor_bytes=np.asarray(tensor_bytes, dtype=np.int64),
-            storage=np.asarray(storage, dtype=np.int64),
-            reads=read,
-            writes=write,
-            producer=producer,
-            consumers=Adjacency.from_pairs(len(tensor_bytes), read.items, reader),
-            predecessors=successors.reversed(len(reads)),
-            successors=successors,
-        )
-
 
 def topological_order(successors: Adjacency) -> IntArray:
     """Operators before their successors, in listed order among those that are ready (Kahn); shorter if cyclic."""

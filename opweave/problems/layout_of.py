@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,9 @@ from opweave.problems.words import did_you_mean
 
 WORKSPACE = "{} (workspace)"
 """Name of the storage in which an operator works."""
+
+
+Copy = tuple[int | None, str]
 
 
 class Life(NamedTuple):
@@ -85,8 +87,9 @@ def layout_of(
     [('x', -1.0, 1.0, 4), ('y', 0.0, 1.0, 8)]
     """
     plan = solution_of(solution, Solution)
-    timeline = problem.play(plan)
-    in_place: tuple[tuple[str, ...], ...] = ()
+    whole: Problem[Any, Any] = problem
+    judged = whole.evaluate(plan)
+    timeline, in_place = judged.timeline, tuple[tuple[str, ...], ...]()
     if isinstance(problem, MemoryOrdering):
         own, number = Pool(name="arena"), 0
     elif isinstance(problem, Placement | BatchedMapping | Pipeline):
@@ -98,18 +101,17 @@ def layout_of(
     else:
         raise InvalidInputError(f"a {type(problem).__name__} says nothing about when storages live")
     if timeline is None:
-        whole: Problem[Any, Any] = problem
-        broken = whole.evaluate(plan).violations
-        why = broken[0].message if broken else "it is incomplete"
-        raise InvalidInputError(f"the plan cannot be carried out: {why}")
+        raise InvalidInputError(f"the plan cannot be carried out: {judged.violations[0].message}")
     lives: Iterable[Life]
     if isinstance(problem, MemoryOrdering):
-        lives, in_place = _lives_of_order(problem.graph, timeline), _overwritten(problem.graph, timeline)
+        ids, overwritten = problem.graph.tensor_ids, problem.carry_out(plan).overwritten
+        lives = _lives_of_order(problem.graph, timeline)
+        in_place = tuple((ids[root], ids[over]) for root, over in overwritten.items())
     elif isinstance(problem, Pipeline):
         assert isinstance(plan, Stages)
         lives = _lives_of_stage(problem, plan, own.name)
     else:
-        lives = _DeviceLives(problem.graph, timeline, number).lives()
+        lives = _lives_on_device(problem.graph, timeline, number)
     lifetimes = tuple(_lifetimes(lives))
     there = {each.id for each in lifetimes} if in_place else set()
     return MemoryLayout(
@@ -158,31 +160,6 @@ def _lives_of_order(graph: OpGraph, timeline: Timeline) -> Iterator[Life]:
             yield Life(name, begin, end, size, whose.get(name, ()))
 
 
-def _overwritten(graph: OpGraph, timeline: Timeline) -> tuple[tuple[str, ...], ...]:
-    """Inputs that end in the middle of a step, and the results of the same size that begin there, at their place."""
-    rows = timeline.lifetimes
-    ending, beginning = (
-        {timeline.name(storage) for storage in rows.storage[column % 1.0 == 0.5].tolist()}
-        for column in (np.where(np.isfinite(rows.end), rows.end, 0.0), rows.begin)
-    )
-    pairs: list[tuple[str, ...]] = []
-    if not ending or not beginning:
-        return ()
-    size = {tensor.id: tensor.bytes for tensor in graph.tensors}
-    last: dict[str, str] = {}
-    for row in np.argsort(timeline.activities.start).tolist():
-        op = graph.operators[int(timeline.activities.what[row])]
-        last |= dict.fromkeys((graph.storage[each] for each in op.inputs), op.id)
-    for op in graph.operators:
-        written = [name for name in op.outputs if name in beginning]
-        for name in dict.fromkeys(graph.storage[each] for each in op.inputs):
-            over = next((each for each in written if size[each] == size[name]), None)
-            if name in ending and last[name] == op.id and over is not None:
-                written.remove(over)
-                pairs.append((name, over))
-    return tuple(pairs)
-
-
 def _lives_of_stage(problem: Pipeline, plan: Stages, device: str) -> Iterator[Life]:
     """The storages of the stage on a device, which counts its own steps and holds one input at a time.
 
@@ -222,76 +199,45 @@ def _works_and_parameters(graph: OpGraph, runs: Iterable[tuple[str, float, float
         yield Life(parameter, 0.0, end, graph.parameter_bytes[parameter], names)
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """A storage on one device: made by one activity, or a graph input (None), for a number of inputs together."""
+def _lives_on_device(graph: OpGraph, timeline: Timeline, device: int) -> Iterator[Life]:
+    """Follow what a device makes and receives: a copy lives from its making or arrival to the last use of it or a view.
 
-    maker: int | None
-    tensor: str
-
-
-class _DeviceLives:
-    """The storages on a device of a plan whose operators run at times of their own, in seconds.
-
-    A result lives from the start of its run, a received copy from the start of its transfer, and a graph input from the
-    beginning; each lives until the last run here that reads it or the last transfer that sends it has ended. Graph
-    outputs and parameters stay to the end of the plan.
+    A copy is a storage and the activity that made or brought it; None for what is there from the beginning.
     """
+    acts, name, storage = timeline.activities, timeline.resources[device].name, graph.storage
+    causes = zip(acts.causes.heads().tolist(), acts.causes.items.tolist(), acts.brought.tolist(), strict=True)
+    cause_of = {(row, timeline.name(what)): cause for row, cause, what in causes if what >= 0}
+    home = dict[tuple[int | None, str], Copy]()  # of each tensor that an activity made or brought
+    ends, users, runs = dict[Copy, float](), dict[Copy, list[str]](), []
 
-    def __init__(self, graph: OpGraph, timeline: Timeline, device: int) -> None:
-        self._graph, self._timeline = graph, timeline
-        self._device, self._name = device, timeline.resources[device].name
-        self._brought: dict[int, dict[str, int]] = {}
-        acts = timeline.activities
-        for row, cause, what in zip(acts.causes.heads(), acts.causes.items, acts.brought, strict=True):
-            if what >= 0:
-                self._brought.setdefault(int(row), {})[timeline.name(int(what))] = int(cause)
-        self._end: dict[_Copy, float] = {}
-        self._touching: dict[_Copy, list[str]] = {}
-        self._kept = {graph.storage[name] for name in graph.outputs}
+    def copy_for(row: int, tensor: str) -> Copy:
+        maker = cause_of.get((row, tensor))
+        return home.get((maker, tensor), (maker, storage[tensor]))
 
-    def lives(self) -> Iterator[Life]:
-        """All storages, in the order of the activities."""
-        acts, graph, resources = self._timeline.activities, self._graph, self._timeline.resources
-        here = [row for row in self._timeline.in_time.tolist() if resources[acts.resource[row]].name == self._name]
-        runs = []
-        for row in here:
-            what = self._timeline.name(int(acts.what[row]))
-            if acts.kind[row] == ActivityKind.RUN:
-                self._run(row)
-                runs.append((what, float(acts.start[row]), float(acts.end[row]), int(acts.count[row])))
-            elif acts.kind[row] == ActivityKind.SEND:
-                self._use(self._copy(self._brought.get(row, {}).get(what), what), row)
-            else:
-                self._use(_Copy(row, graph.storage[what]), row)
-        for copy, end in self._end.items():
-            begin = 0.0 if copy.maker is None else float(acts.start[copy.maker])
-            count = self._timeline.inputs if copy.maker is None else int(acts.count[copy.maker])
-            until = self._timeline.end if copy.tensor in self._kept and copy.maker is not None else end
-            size = graph.owned_bytes[copy.tensor] * count
-            yield Life(copy.tensor, begin, max(begin, until), size, self._touching[copy])
-        yield from _works_and_parameters(graph, runs, self._timeline.end)
-
-    def _run(self, row: int) -> None:
-        """Note what a run writes and reads."""
-        op = self._graph.operators[int(self._timeline.activities.what[row])]
-        for tensor in op.inputs:
-            self._use(self._copy(self._brought.get(row, {}).get(tensor), tensor), row, op.id)
-        for tensor in op.outputs:
-            self._use(self._copy(row, tensor), row, op.id)
-
-    def _copy(self, maker: int | None, tensor: str) -> _Copy:
-        """The storage of a tensor that an activity has made or brought here; aliases lead to what they are views of."""
-        acts, storage = self._timeline.activities, self._graph.storage
-        while maker is not None and acts.kind[maker] == ActivityKind.RUN and storage[tensor] != tensor:
-            op = self._graph.operators[int(acts.what[maker])]
-            if storage[tensor] in op.outputs:
-                break
-            tensor = next(each for each in op.inputs if storage[each] == storage[tensor])
-            maker = self._brought.get(maker, {}).get(tensor)
-        return _Copy(maker, storage[tensor])
-
-    def _use(self, copy: _Copy, row: int, op: str | None = None) -> None:
-        """Let a storage live until an activity has ended."""
-        self._end[copy] = max(self._end.get(copy, 0.0), float(self._timeline.activities.end[row]))
-        self._touching.setdefault(copy, []).extend([] if op is None else [op])
+    for row in timeline.in_time.tolist():
+        if timeline.resources[acts.resource[row]].name != name:
+            continue
+        what, copies, user = timeline.name(int(acts.what[row])), list[Copy](), list[str]()
+        if acts.kind[row] == ActivityKind.RUN:
+            op, user = graph.operators[int(acts.what[row])], [what]
+            runs.append((what, float(acts.start[row]), float(acts.end[row]), int(acts.count[row])))
+            copies = [copy_for(row, tensor) for tensor in op.inputs]
+            seen = {copy[1]: copy for copy in copies}
+            for tensor in op.outputs:
+                root = storage[tensor]
+                home[row, tensor] = (row, root) if root in op.outputs else seen.get(root, (row, root))
+                copies.append(home[row, tensor])
+        elif acts.kind[row] == ActivityKind.SEND:
+            copies = [copy_for(row, what)]
+        else:
+            home[row, what] = (row, storage[what])
+            copies = [home[row, what]]
+        for copy in copies:
+            ends[copy] = max(ends.get(copy, 0.0), float(acts.end[row]))
+            users.setdefault(copy, []).extend(user)
+    kept = {storage[tensor] for tensor in graph.outputs}
+    for (maker, tensor), end in ends.items():
+        begin, count = (0.0, timeline.inputs) if maker is None else (float(acts.start[maker]), int(acts.count[maker]))
+        until = timeline.end if tensor in kept and maker is not None else end
+        yield Life(tensor, begin, max(begin, until), graph.owned_bytes[tensor] * count, users[maker, tensor])
+    yield from _works_and_parameters(graph, runs, timeline.end)

@@ -43,10 +43,15 @@ def latency(timeline: Timeline) -> float | None:
     return float(acts.end[first].max() - acts.start[first].min()) if first.any() else 0.0
 
 
-def busy_seconds(timeline: Timeline) -> FloatArray:
-    """Seconds that every resource is busy; overlapping activities count separately. Shape (resources,)."""
+def busy_seconds(timeline: Timeline, *, once: bool = False) -> FloatArray:
+    """Seconds that every resource is busy; overlapping activities count separately. Shape (resources,).
+
+    ``once``: if inputs follow each other, for one input.
+    """
     acts = timeline.activities
-    return np.bincount(acts.resource, acts.end - acts.start, minlength=len(timeline.resources)).astype(np.float64)
+    counted = (acts.round == 0) | (not once or timeline.period is None)
+    lasts = np.where(counted, acts.end - acts.start, 0.0)
+    return np.bincount(acts.resource, lasts, minlength=len(timeline.resources)).astype(np.float64)
 
 
 def utilisation(timeline: Timeline) -> FloatArray:
@@ -55,16 +60,7 @@ def utilisation(timeline: Timeline) -> FloatArray:
     Overlapping activities count separately, so a share may exceed 1. It is 0 if nothing takes time.
     """
     span = timeline.end if timeline.period is None else timeline.period
-    return _busy_once(timeline) / span if span > 0.0 else np.zeros(len(timeline.resources))
-
-
-def _busy_once(timeline: Timeline) -> FloatArray:
-    """Seconds that every resource is busy; if inputs follow each other, for one input. Shape (resources,)."""
-    acts = timeline.activities
-    once = (acts.round == 0) | (timeline.period is None)
-    return np.bincount(acts.resource[once], (acts.end - acts.start)[once], minlength=len(timeline.resources)).astype(
-        np.float64
-    )
+    return busy_seconds(timeline, once=True) / span if span > 0.0 else np.zeros(len(timeline.resources))
 
 
 def moved_bytes(timeline: Timeline) -> tuple[int, ...]:
@@ -163,24 +159,15 @@ def joules(timeline: Timeline) -> list[float | None]:
     """Joules of every resource until the last end, or over one period; None where its watts are unknown."""
     span = timeline.end if timeline.period is None else timeline.period
     found: list[float | None] = []
-    for resource, busy in zip(timeline.resources, _busy_once(timeline).tolist(), strict=True):
+    for resource, busy in zip(timeline.resources, busy_seconds(timeline, once=True).tolist(), strict=True):
         watts = resource.watts
         found.append(None if watts is None else watts[0] * max(0.0, span - busy) + watts[1] * busy)
     return found
 
 
-MEASURES: Mapping[str, Callable[[Timeline], float | int | None]] = {
-    "makespan": makespan,
-    "bottleneck": bottleneck,
-    "latency": latency,
-    "throughput": throughput,
-    "peak_bytes": peak_bytes,
-    "total_bytes": total_bytes,
-    "traffic": traffic,
-    "energy": energy,
-}
-"""Single figures by name, in seconds, inputs per second, bytes or joules; None where a figure has no meaning."""
-
+_MEASURES = (makespan, bottleneck, latency, throughput, peak_bytes, total_bytes, traffic, energy)
+MEASURES: Mapping[str, Callable[[Timeline], float | int | None]] = {each.__name__: each for each in _MEASURES}
+"""What can be read from a timeline, by name; None where a timeline does not say it."""
 
 Wait = Literal["nothing", "data"] | ResourceKind
 

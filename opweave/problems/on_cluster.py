@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import isnan
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import IntArray, distinct
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint, MemoryCap, means
-from opweave.problems.costs import MAX_SECONDS, Costs
+from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import OpGraph
-from opweave.problems.solution import Evaluation, Violation, broken
-from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names, Timeline
+from opweave.problems.solution import Refereed, Violation, broken
+from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names
 from opweave.problems.words import refuse_unknown
 
 MemoryModel = Literal["additive", "parameters"]
@@ -24,19 +24,17 @@ MemoryModel = Literal["additive", "parameters"]
 ``"additive"``: also the storages that they write (an alias owns none) and their workspaces."""
 
 
-class OnCluster:
+class ClusterProblem(Refereed):
     """A mixin for problems that have a cluster."""
+
+    unit: ClassVar[str] = "seconds"
 
     if TYPE_CHECKING:
         graph: OpGraph
         cluster: Cluster
         constraints: tuple[Constraint, ...]
         memory: Any
-        _replay: Callable[[Any], Evaluation[Any]]
-
-    def play(self, solution: Any) -> Timeline | None:
-        """Carry out a solution, valid or not, and record what happens when; None if that is not possible."""
-        return self._replay(solution).timeline
+        costs: Any
 
     def runs(self, solution: Any) -> tuple[IntArray, IntArray, IntArray]:
         """Operator, device and number of inputs of every run whose names are known. Shape (runs,)."""
@@ -55,6 +53,26 @@ class OnCluster:
         return held(self.graph, used, np.zeros_like(used), count, self.memory).by_device(1)[0]
 
     @cached_property
+    def known_seconds(self) -> dict[str, dict[str, Any]]:
+        """Seconds of every operator on each device that can run it."""
+        devices, names = tuple(self.cluster.device_index), self.graph.operator_ids
+        rows = zip(names, self.costs.array(names, devices).tolist(), strict=True)
+        return {
+            name: {device: seconds for device, seconds in zip(devices, row, strict=True) if not isnan(seconds)}
+            for name, row in rows
+        }
+
+    def _check_costs(self) -> None:
+        """Refuse costs of operators or devices that do not exist, and operators that can run nowhere."""
+        refuse_unknown("the costs name", "operator", self.costs.operators, self.graph.operator_index)
+        refuse_unknown("the costs name", "device", self.costs.devices, self.cluster.device_index, "cluster")
+        for name, by_device in self.known_seconds.items():
+            if not by_device:
+                batch = getattr(self, "batch", 1)
+                sizes = "batch size 1" if batch == 1 else f"batch sizes up to {batch}"
+                raise ValueError(f"operator {name!r} has no known time ({sizes}) on any device of the cluster")
+
+    @cached_property
     def memory_limits(self) -> dict[str, int | None]:
         """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
         limits = {device.name: device.memory_bytes for device in self.cluster.devices}
@@ -63,31 +81,6 @@ class OnCluster:
                 before = limits[constraint.device]
                 limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
         return limits
-
-
-def check_costs(costs: Costs, graph: OpGraph, cluster: Cluster) -> None:
-    """Refuse costs of operators or devices that do not exist.
-
-    Raises
-    ------
-    ValueError
-        Names the first of them.
-    """
-    refuse_unknown("the costs name", "operator", costs.operators, graph.operator_index)
-    refuse_unknown("the costs name", "device", costs.devices, cluster.device_index, "cluster")
-
-
-def check_times_known(known: dict[str, dict[str, float]]) -> None:
-    """Refuse an operator whose time is unknown on every device.
-
-    Raises
-    ------
-    ValueError
-        Names the first of them.
-    """
-    for name, by_device in known.items():
-        if not by_device:
-            raise ValueError(f"operator {name!r} has no known time (batch size 1) on any device of the cluster")
 
 
 def check_order(graph: OpGraph, order: Sequence[str]) -> None:
@@ -151,18 +144,7 @@ def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
         )
 
 
-def times_by_device(costs: Costs, graph: OpGraph, cluster: Cluster) -> dict[str, dict[str, float]]:
-    """Seconds of every operator for batch size 1, on each device whose time for it is known."""
-    devices = [device.name for device in cluster.devices]
-    names = graph.operator_ids
-    table = costs.array(names, devices).tolist()
-    return {
-        name: {device: seconds for device, seconds in zip(devices, row, strict=True) if not isnan(seconds)}
-        for name, row in zip(names, table, strict=True)
-    }
-
-
-class Held(NamedTuple):
+class HeldBytes(NamedTuple):
     """Storages that devices hold all the time. Each array has shape (storages,).
 
     Attributes
@@ -197,7 +179,7 @@ class Held(NamedTuple):
 
 def held(
     graph: OpGraph, operator: IntArray, device: IntArray, count: IntArray, memory: MemoryModel | Literal["buffers"]
-) -> Held:
+) -> HeldBytes:
     """What devices hold that run some operators for numbers of inputs. Each array has shape (runs,).
 
     Parameters count once on each device. ``"additive"`` adds, for every input, the storages that operators write and
@@ -215,4 +197,4 @@ def held(
             own = (arrays.storage[tensor] == tensor) | (lists is arrays.reads)
             run, tensor = run[own], tensor[own]
             columns.append((names.tensor(tensor), device[run], arrays.tensor_bytes[tensor], count[run]))
-    return Held(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))
+    return HeldBytes(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))

@@ -132,10 +132,4 @@ def with_own(family: Mapping[str, type[Tagged]]) -> Mapping[str, type[Tagged]]:
     """
     for name in MODULES:
         importlib.import_module(f"opweave.problems.{name}")
-    return FrozenDict(sorted(family.items(), key=_place))
-
-
-def _place(entry: tuple[str, type[Tagged]]) -> tuple[bool, str]:
-    word, found = entry
-    own = found.__module__.startswith("opweave.")
-    return not own, word if own else ""
+    return FrozenDict(sorted(family.items(), key=lambda each: (not each[1].__module__.startswith("opweave."), each[0])))

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import gc
 from abc import ABC
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
-from pydantic import PlainValidator, SerializeAsAny, field_validator
+from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
 
 from opweave.problems.constraints import AnyConstraint, Constraint, objections
 from opweave.problems.errors import RuleError
 from opweave.problems.graph import OpGraph
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, ShownInNotebooks, brief, changed_fields
-from opweave.problems.solution import Answer, Details, Evaluation, Played, Solution, Violation, solution_of
-from opweave.problems.spec import FrozenDict, Many, Tagged, read_tagged
+from opweave.problems.solution import Answer, Details, Evaluation, Solution, Violation, WithTimeline, solution_of
+from opweave.problems.spec import FrozenDict, Many, Tagged, preset, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
@@ -76,8 +76,8 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
     _unruled: ClassVar[frozenset[str]] = frozenset()  # cached views that say nothing of constraints
 
-    graph: OpGraph
-    constraints: Many[AnyConstraint] = ()
+    graph: OpGraph = Field(kw_only=False)
+    constraints: Many[AnyConstraint] = preset(())
 
     if not TYPE_CHECKING:  # only type checkers use the types
 
@@ -105,10 +105,11 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
             raise ValueError(f"a graph is needed here, not {kind}; ow.load(model) makes a graph of a model")
         return value
 
-    @classmethod
-    def positional(cls) -> tuple[str, ...]:
-        """The graph, and the cluster and the costs of problems that have them."""
-        return tuple(name for name in ("graph", "cluster", "costs") if name in cls.model_fields)
+    @model_validator(mode="after")
+    def _check_constraints(self) -> Self:
+        for constraint in self.constraints:
+            constraint.check(self)
+        return self
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         cluster = getattr(self, "cluster", None)
@@ -146,7 +147,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         InvalidInputError
             When a result has no solution.
         """
-        if isinstance(solution, Played):  # a result
+        if isinstance(solution, WithTimeline):  # a result
             solution = cast("SolutionT", solution_of(solution, Solution))
         return self.judge(cast("SolutionT", solution), self.constraints)
 
@@ -240,18 +241,6 @@ def _public(name: str) -> Any:
     return getattr(import_module("opweave"), name)
 
 
-def check_constraints(constraints: Sequence[Constraint], problem: Problem[SolutionT, DetailsT]) -> None:
-    """Check every side constraint against the names that the problem has.
-
-    Raises
-    ------
-    ValueError
-        From the first constraint that does not fit the problem.
-    """
-    for constraint in constraints:
-        constraint.check(problem)
-
-
 def _read_problem(data: object) -> object:
     return read_tagged(Problem, data)
 
@@ -259,4 +248,4 @@ def _read_problem(data: object) -> object:
 AnyProblem = Annotated[Problem[Any, Any], PlainValidator(_read_problem), SerializeAsAny()]
 """Any problem, told apart in JSON by its ``kind``."""
 
-__all__ = ["AnyProblem", "Details", "Evaluation", "Problem", "Solution", "Violation", "check_constraints"]
+__all__ = ["AnyProblem", "Details", "Evaluation", "Problem", "Solution", "Violation"]

@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare, Shown, brief
-from opweave.problems.solution import Played, Solution, Violation, _read_solution
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Number, Seconds, Spec
+from opweave.problems.solution import Solution, Violation, WithTimeline, _read_solution
+from opweave.problems.spec import FrozenDict, Many, Number, Seconds, Spec, Table, preset
 from opweave.problems.units import readable, readable_seconds, readable_share
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
@@ -53,11 +53,11 @@ class Termination(StrEnum):
 class Timings(Spec):
     """Wall seconds spent in each stage; compiling loops, once on a machine, counts in none of the others."""
 
-    reduce: Seconds = 0.0
-    build: Seconds = 0.0
-    solve: Seconds = 0.0
-    verify: Seconds = 0.0
-    compile: Seconds = 0.0
+    reduce: Seconds = preset(0.0)
+    build: Seconds = preset(0.0)
+    solve: Seconds = preset(0.0)
+    verify: Seconds = preset(0.0)
+    compile: Seconds = preset(0.0)
 
     @property
     def total(self) -> float:
@@ -84,7 +84,7 @@ class Incumbent(Spec):
     worker: str = ""
 
 
-class Result(Shown, Played, Generic[SolutionT]):
+class Result(Shown, WithTimeline, Generic[SolutionT]):
     """What a solve found, judged by the referee.
 
     Attributes
@@ -114,7 +114,7 @@ class Result(Shown, Played, Generic[SolutionT]):
         "callback_error"; otherwise None. It stays in this process: JSON and pickles contain only ``reason``.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     problem: str
     status: Annotated[Status, Field(strict=False)]
     termination: Annotated[Termination, Field(strict=False)]
@@ -123,15 +123,15 @@ class Result(Shown, Played, Generic[SolutionT]):
     bound_source: str | None = None
     solution: Annotated[SerializeAsAny[SolutionT], BeforeValidator(_read_solution)] | None = None
     verified: bool = False
-    violations: Many[Violation] = ()
+    violations: Many[Violation] = preset(())
     reason: str | None = None
     solver: str
     solver_version: str | None = None
     seed: int = 0
-    options: FrozenDict[str, OptionValue] = FrozenDict()
+    options: Table[str, OptionValue] = preset(FrozenDict())
     assumptions: str = ""
     timings: Timings = Timings.model_construct()  # no validator is built by an import
-    incumbents: Many[Incumbent] = ()
+    incumbents: Many[Incumbent] = preset(())
     _callback_error: Exception | None = PrivateAttr(default=None)
     _answers: Problem[Any, Any] | None = PrivateAttr(default=None)
 

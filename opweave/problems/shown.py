@@ -5,15 +5,16 @@ from __future__ import annotations
 import html
 import importlib
 import inspect
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, dataclass_transform
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, PrivateAttr
 from pydantic._internal._model_construction import ModelMetaclass
 
 from opweave.problems.errors import InvalidInputError
@@ -32,13 +33,14 @@ MOST_ENTRIES, MOST_LETTERS = 4, 60
 """Most entries of a container and most letters of a text that a ``repr`` shows."""
 
 
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field, PrivateAttr))
 class LeanMeta(ModelMetaclass):
     """The class of opweave's data classes. It changes only what ``dir``, ``help`` and ``inspect.signature`` show."""
 
     def __dir__(cls) -> list[str]:  # noqa: N805  (a metaclass)
         return [name for name in super().__dir__() if not name.startswith("_") and name not in _CLUTTER]
 
-    if not TYPE_CHECKING:  # for type checkers, pydantic's plugin writes the signature
+    if not TYPE_CHECKING:  # type checkers write the signature by themselves
 
         @property
         def __signature__(cls) -> inspect.Signature:  # noqa: N805
@@ -54,7 +56,7 @@ class LeanMeta(ModelMetaclass):
                     name,
                     inspect.Parameter.POSITIONAL_OR_KEYWORD if name in first else inspect.Parameter.KEYWORD_ONLY,
                     default=empty if field.is_required() else Bare(brief(field.get_default())),
-                    annotation=Bare(str(written[name])) if name in written else empty,
+                    annotation=Bare(_OR_NONE.sub(r"\1\2 | None", str(written[name]))) if name in written else empty,
                 )
                 for name, field in ordered.items()
                 if name != "schema_version"
@@ -63,6 +65,10 @@ class LeanMeta(ModelMetaclass):
         @__signature__.setter
         def __signature__(cls, _pydantics: object) -> None:  # noqa: N805
             """Leave out the one that pydantic makes."""
+
+
+_OR_NONE = re.compile(r"(\w+)OrNone(\[\w+\])?")
+"""Types of fields whose names say that None may be given (:mod:`~opweave.problems.spec`)."""
 
 
 class Bare:
@@ -144,8 +150,7 @@ class HasHtml:
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        html: str = self._show("html")
-        return html
+        return cast("str", self._show("html"))
 
     def _show(self, verb: str, *arguments: object) -> Any:
         for base in type(self).__mro__:
@@ -162,8 +167,7 @@ class ShownInNotebooks(HasHtml):
 
     def save(self, path: str | Path) -> Path:
         """Write it to a JSON file; return its path."""
-        written: Path = self._show("save", path)
-        return written
+        return cast("Path", self._show("save", path))
 
 
 class Shown(ShownInNotebooks):
@@ -176,23 +180,19 @@ class Shown(ShownInNotebooks):
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw a picture; ``path`` also writes it to a file (.png, .svg, .pdf)."""
-        figure: Figure = self._show("plot", path)
-        return figure
+        return cast("Figure", self._show("plot", path))
 
     def to_pandas(self) -> DataFrame:
         """The rows as a pandas table; needs pandas (``pip install pandas``)."""
-        table: DataFrame = self._show("to_pandas")
-        return table
+        return cast("DataFrame", self._show("to_pandas"))
 
     def report(self, folder: str | Path) -> Path:
         """Write a page with tables and pictures into a folder; return its path."""
-        page: Path = self._show("report", folder)
-        return page
+        return cast("Path", self._show("report", folder))
 
     def explain(self) -> str:
         """Say in a few sentences what this means."""
-        words: str = self._show("explain")
-        return words
+        return cast("str", self._show("explain"))
 
 
 RowT_co = TypeVar("RowT_co", covariant=True)

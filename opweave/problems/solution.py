@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, HasHtml, ShownInNotebooks
-from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
+from opweave.problems.spec import Many, Number, Spec, Tagged, preset, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
@@ -25,6 +25,14 @@ class Solution(ShownInNotebooks, Tagged):
     def kinds(cls) -> Mapping[str, type[Tagged]]:
         """Known classes of solutions by their ``kind``."""
         return with_own(cls._family)
+
+
+def grouped(pairs: Iterable[tuple[str, str]]) -> Mapping[str, frozenset[str]]:
+    """The devices of every operator, from pairs of both."""
+    found: dict[str, set[str]] = {}
+    for operator, device in pairs:
+        found.setdefault(operator, set()).add(device)
+    return {operator: frozenset(devices) for operator, devices in found.items()}
 
 
 class Details(Spec):
@@ -59,7 +67,7 @@ SolutionT = TypeVar("SolutionT", bound=Solution)
 SolutionT_co = TypeVar("SolutionT_co", bound=Solution, covariant=True)
 
 
-class Played(Spec):
+class WithTimeline(Spec):
     """Base of specs that carry a solution's timeline, which is neither compared nor written to JSON or pickles."""
 
     _timeline: Timeline | Callable[[], Timeline | None] | None = PrivateAttr(default=None)
@@ -86,7 +94,7 @@ class Answer(Protocol[SolutionT_co]):
         """The solution; None if there is none."""
 
 
-class Evaluation(HasHtml, Played, Generic[DetailsT]):
+class Evaluation(HasHtml, WithTimeline, Generic[DetailsT]):
     """The referee's judgement.
 
     Attributes
@@ -100,7 +108,7 @@ class Evaluation(HasHtml, Played, Generic[DetailsT]):
     """
 
     objective: Number | None
-    violations: Many[Violation] = ()
+    violations: Many[Violation] = preset(())
     details: DetailsT | None = None
 
     _make_details: Callable[[], DetailsT] | None = PrivateAttr(default=None)
@@ -140,6 +148,52 @@ class Evaluation(HasHtml, Played, Generic[DetailsT]):
         return not self.violations
 
 
+Referee = tuple[Callable[[Any, Any], Iterable[Violation]], Callable[[Any, Any], Any]]
+"""What says why a problem's solution cannot be carried out, and what carries out one that can be: an object with
+``objective``, ``timeline``, ``violations()`` and ``details()``."""
+
+
+class Refereed:
+    """How problems of opweave judge a solution: if they can carry it out, what is wrong with that, and what it takes.
+
+    ``playable_despite`` has the rules of :meth:`unusable` that do not keep a solution from being carried out.
+    """
+
+    referee: ClassVar[Referee]
+    playable_despite: ClassVar[frozenset[str]] = frozenset()
+    goal: ClassVar[str] = "makespan"
+
+    def unusable(self, solution: Any) -> Iterable[Violation]:
+        """Say why a solution cannot be carried out."""
+        return self.referee[0](self, solution)
+
+    def carry_out(self, solution: Any) -> Any:
+        """What happens."""
+        return self.referee[1](self, solution)
+
+    def assumptions(self) -> str:
+        """The goal and all readings: words always, numbers where they are not the usual ones."""
+        said = [getattr(self, "objective", self.goal)]
+        for name, field in cast("Any", type(self)).model_fields.items():
+            value = getattr(self, name)
+            if name != "objective" and isinstance(value, str | int | float) and name != "schema_version":
+                shown = value if isinstance(value, str | bool) else f"{value:,}"
+                said += [f"{name.replace('_', ' ')} {shown}"] if shown is value or value != field.default else []
+        return ", ".join(said)
+
+    def play(self, solution: Any) -> Timeline | None:
+        """Carry out a solution, valid or not, and record what happens when; None if that is not possible."""
+        return self._replay(solution).timeline
+
+    def _replay(self, solution: Any) -> Evaluation[Any]:
+        found = tuple(self.unusable(solution))
+        if any(each.rule not in self.playable_despite for each in found):
+            return Evaluation(objective=None, violations=found)
+        done = self.carry_out(solution)
+        judged: Evaluation[Any] = Evaluation(objective=done.objective, violations=(*found, *done.violations()))
+        return judged.with_timeline(done.timeline).with_details(done.details)
+
+
 def solution_of(given: SolutionT | Answer[SolutionT], kind: type[SolutionT]) -> SolutionT:
     """The solution itself, or that of a result.
 
@@ -148,7 +202,7 @@ def solution_of(given: SolutionT | Answer[SolutionT], kind: type[SolutionT]) -> 
     InvalidInputError
         If a result has no solution, or there is a solution of another type.
     """
-    held: object = getattr(given, "solution", None) if isinstance(given, Played) else given
+    held: object = getattr(given, "solution", None) if isinstance(given, WithTimeline) else given
     if held is None:
         raise InvalidInputError("the result has no solution")
     if not isinstance(held, kind):

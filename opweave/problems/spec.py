@@ -6,11 +6,13 @@ that users can extend with their own subclasses (constraints) or that are read b
 
 from __future__ import annotations
 
+import json
 import re
-from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from functools import cache
 from inspect import isabstract
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -33,16 +35,9 @@ from opweave.problems.shown import Bare, LeanMeta, brief_fields
 from opweave.problems.units import read_operations, read_rate, read_size, read_time
 from opweave.problems.words import joined
 
-SCHEMA_VERSION: Literal[1] = 1
-
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Item = TypeVar("Item")
-
-
-def repeated(names: Iterable[Item]) -> Item | None:
-    """The first of some names that is there more than once; None if they all differ."""
-    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _plain_number(value: object) -> object:
@@ -152,14 +147,73 @@ def _as_dict(value: object) -> dict[object, object]:
     return dict(value)
 
 
-Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
-"""Any iterable, stored as a tuple."""
-
 Name = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.id_characters)]
 """An id: a non-empty string."""
 
-Bytes = Annotated[int, BeforeValidator(_plain_bytes), Field(ge=0, le=MAX_BYTES)]
-"""A size in bytes, 0 to 2**53: a whole number, or a text such as ``"8 GB"`` or ``"512 MiB"``."""
+Given = TypeVar("Given")
+Kept = TypeVar("Kept")
+
+if TYPE_CHECKING:  # A field takes what people write, and keeps what the library works with.
+
+    class Takes(Generic[Given, Kept]):
+        """What type checkers see of a field: the type of the argument, and the type of the attribute."""
+
+        def __get__(self, instance: object, owner: type | None = None) -> Kept: ...
+        def __set__(self, instance: object, value: Given) -> None: ...
+
+    Many = Takes[Iterable[Item], tuple[Item, ...]]
+    ManyOrNone = Takes[Iterable[Item] | None, tuple[Item, ...] | None]
+    Grid = Takes[Iterable[Iterable[Item]], tuple[tuple[Item, ...], ...]]
+    Table = Takes[Mapping[Key, Value], FrozenDict[Key, Value]]
+    Lists = Takes[Mapping[Key, Iterable[Item]], FrozenDict[Key, tuple[Item, ...]]]
+    Bytes = Takes[float | str, int]
+    BytesOrNone = Takes[float | str | None, int | None]
+    BytesByName = Takes[Mapping[str, float | str], FrozenDict[str, int]]
+    Operations = Takes[float | str, float]
+    OperationsOrNone = Takes[float | str | None, float | None]
+    Rate = Takes[float | str, float]
+    RateOrNone = Takes[float | str | None, float | None]
+    Seconds = Takes[float | str, float]
+    SecondsOrNone = Takes[float | str | None, float | None]
+    RatesOrNone = Takes[Iterable[float | str] | None, tuple[float, ...] | None]
+    RateGridOrNone = Takes[Iterable[Iterable[float | str]] | None, tuple[tuple[float, ...], ...] | None]
+    SecondsByName = Takes[Mapping[str, float | str], FrozenDict[str, float]]
+    RatesByNameOrNone = Takes[Mapping[str, float | str] | None, FrozenDict[str, float] | None]
+else:
+    Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
+    """Any iterable, stored as a tuple."""
+    ManyOrNone = Many[Item] | None
+    Grid = Many[Many[Item]]
+    Table = FrozenDict
+    """Any mapping, stored as an immutable one."""
+    Lists = FrozenDict[Key, Many[Item]]
+
+    Bytes = Annotated[int, BeforeValidator(_plain_bytes), Field(ge=0, le=MAX_BYTES)]
+    """A size in bytes, 0 to 2**53: a whole number, or a text such as ``"8 GB"`` or ``"512 MiB"``."""
+    BytesOrNone = Bytes | None
+    BytesByName = FrozenDict[Name, Bytes]
+
+    Operations = Annotated[float, BeforeValidator(_plain_operations), Field(ge=0.0, le=1e30)]
+    """Floating-point operations, also per second: a number, or a text such as ``"40 GFLOP/s"``."""
+    OperationsOrNone = Operations | None
+
+    Rate = Annotated[float, BeforeValidator(_plain_rate), Field(ge=0.0, le=1e30)]
+    """Bytes per second: a number, or a text such as ``"5 GB/s"`` or ``"10 Gbit/s"``."""
+    RateOrNone = Rate | None
+    RatesOrNone = Many[Rate] | None
+    RateGridOrNone = Many[Many[Rate]] | None
+    RatesByNameOrNone = FrozenDict[Name, Rate] | None
+
+    Seconds = Annotated[float, BeforeValidator(_plain_seconds), Field(ge=0.0, le=1e15)]
+    """A duration, 0 or more: a number of seconds, or a text such as ``"3 ms"`` or ``"10 us"``."""
+    SecondsOrNone = Seconds | None
+    SecondsByName = FrozenDict[Name, Seconds]
+
+
+def preset(value: object) -> Any:
+    """The value of a field that is not given, as it is; for type checkers, a value of any type."""
+    return value
+
 
 Extent = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)]
 """A number of things, 0 or more: one dimension of a shape."""
@@ -169,15 +223,6 @@ Count = Annotated[int, BeforeValidator(_plain_number), Field(ge=1, le=MAX_BYTES)
 
 Amount = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e30)]
 """A finite number, 0 or more."""
-
-Operations = Annotated[float, BeforeValidator(_plain_operations), Field(ge=0.0, le=1e30)]
-"""Floating-point operations, also per second: a number, or a text such as ``"40 GFLOP/s"``."""
-
-Rate = Annotated[float, BeforeValidator(_plain_rate), Field(ge=0.0, le=1e30)]
-"""Bytes per second: a number, or a text such as ``"5 GB/s"`` or ``"10 Gbit/s"``."""
-
-Seconds = Annotated[float, BeforeValidator(_plain_seconds), Field(ge=0.0, le=1e15)]
-"""A duration, 0 or more: a number of seconds, or a text such as ``"3 ms"`` or ``"10 us"``."""
 
 Duration = Annotated[float, Field(ge=0.0)]
 """Measured seconds; over a very slow link, or summed, they may exceed what a problem may state."""
@@ -204,7 +249,7 @@ class Spec(BaseModel, metaclass=LeanMeta):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
-    if not TYPE_CHECKING:  # pydantic's plugin writes the signatures
+    if not TYPE_CHECKING:  # type checkers write the signatures by themselves
 
         def __init__(self, /, *given: object, **data: object) -> None:
             __tracebackhide__ = True
@@ -259,7 +304,7 @@ class Spec(BaseModel, metaclass=LeanMeta):
     @classmethod
     def positional(cls) -> tuple[str, ...]:
         """Fields that may be given without their names, in this order."""
-        return ()
+        return tuple(name for name, field in cls.model_fields.items() if field.kw_only is False)
 
     @classmethod
     def _named(cls, given: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:
@@ -313,16 +358,22 @@ class Spec(BaseModel, metaclass=LeanMeta):
         return self.__pydantic_generic_metadata__["origin"] or type(self)
 
 
+@cache
+def _withdrawn_from(kind: type[Tagged]) -> dict[str, Any]:
+    """Fields that a class or one that it inherits from no longer has: the values that are still read, and advice."""
+    known = json.loads(Path(__file__).with_name("withdrawn.json").read_text("utf-8"))
+    return {field: row for base in kind.__mro__ for field, row in known.get(getattr(base, "kind", ""), {}).items()}
+
+
 class Tagged(Spec):
     """A :class:`Spec` whose JSON names its class under ``kind``, so that it can be read back.
 
     The word is the class name in snake case. Subclasses register themselves. ``kinds()`` lists the known classes of one
-    family; a family is a direct subclass of ``Tagged``. ``withdrawn`` has fields of earlier
-    files, with the values that are still read, and what to use instead of others.
+    family; a family is a direct subclass of ``Tagged``. ``withdrawn.json`` has fields of earlier files, with the values
+    that are still read, and what to use instead of others.
     """
 
     kind: ClassVar[str] = "tagged"
-    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict()
     _family: ClassVar[dict[str, type[Tagged]]] = {}
 
     if not TYPE_CHECKING:
@@ -353,15 +404,16 @@ class Tagged(Spec):
     @model_validator(mode="before")
     @classmethod
     def _accept_own_kind(cls, data: object) -> object:
-        gone = {"kind", *cls.withdrawn}
-        if not isinstance(data, Mapping) or gone.isdisjoint(data):
+        gone = {} if not isinstance(data, Mapping) else _withdrawn_from(cls)
+        if not isinstance(data, Mapping) or {"kind", *gone}.isdisjoint(data):
             return data
         if data.get("kind", cls.kind) != cls.kind:
             raise ValueError(f"kind is {data['kind']!r:.60}, but it must be {cls.kind!r} here")
-        for field, (values, instead) in cls.withdrawn.items():
-            if field in data and data[field] not in values:
-                raise ValueError(f"{field}={data[field]!r} is no longer understood: {instead}")
-        return {key: value for key, value in data.items() if key not in gone}
+        for field in gone.keys() & data.keys():
+            value, (values, instead) = data[field], gone[field]
+            if (list(value) if isinstance(value, tuple) else value) not in values:
+                raise ValueError(f"{field}={value!r} is no longer understood: {instead}")
+        return {key: value for key, value in data.items() if key not in {"kind", *gone}}
 
     @model_serializer(mode="wrap")
     def _name_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -152,11 +152,15 @@ class Activities:
     causes: Adjacency
     brought: IntArray
 
+    @classmethod
+    def of(cls, rows: int, /, **columns: Any) -> Activities:
+        """Runs that follow each other in one pass with one input, as far as no other columns are given."""
+        none, zeros = np.full(rows, -1, dtype=np.int64), np.zeros(rows, dtype=np.int64)
+        usual = {"rank": np.arange(rows), "twin": none, "reader": none, "bytes": zeros, "round": zeros}
+        return cls(**{**usual, "count": np.ones(rows, dtype=np.int64), **columns})
+
     def __len__(self) -> int:
         return len(self.kind)
-
-    def __repr__(self) -> str:
-        return f"Activities({len(self):,} rows)"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -186,9 +190,6 @@ class Lifetimes:
 
     def __len__(self) -> int:
         return len(self.storage)
-
-    def __repr__(self) -> str:
-        return f"Lifetimes({len(self):,} rows)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -221,13 +222,8 @@ class Timeline(HasHtml):
 
     def __repr__(self) -> str:
         runs = int((self.activities.kind == ActivityKind.RUN).sum())
-        devices = sum(resource.kind == "device" for resource in self.resources)
-        period = "" if self.period is None else f", repeats every {self.period:.4g} {self.unit}"
-        return (
-            f"Timeline({counted(runs, 'run')}, {counted((len(self.activities) - runs) // 2, 'transfer')}, "
-            f"{counted(devices, 'device')}, {counted(len(self.lifetimes), 'lifetime')}, "
-            f"ends at {self.end:.4g} {self.unit}{period})"
-        )
+        moves = counted((len(self.activities) - runs) // 2, "transfer")
+        return f"Timeline({counted(runs, 'run')}, {moves}, ends at {self.end:.4g} {self.unit})"
 
     @cached_property
     def in_time(self) -> IntArray:
@@ -297,6 +293,13 @@ class Recorder:
         self._causes += [(row, cause, brought) for cause, brought in after]
         return row
 
+    def transfer(self, ports: tuple[int, int], what: int, start: float, end: float, **more: Any) -> int:
+        """Record both ends of a transfer, at a sending and at a receiving port; return the row of the second one."""
+        row = self.rows
+        for kind, port, twin in zip((ActivityKind.SEND, ActivityKind.RECEIVE), ports, (row + 1, row), strict=True):
+            self.activity(kind, port, what, start, end, twin=twin, **more)
+        return row + 1
+
     def lifetime(self, storage: int, resource: int, begin: float, end: float, size: int) -> None:
         """Record the bytes of a storage unless they are 0; sizes above :data:`LARGEST` are recorded as that."""
         if size:
@@ -308,14 +311,8 @@ class Recorder:
         table = np.array(self._rows, dtype=[*_ROW.items()])
         pairs = np.asarray(self._causes, dtype=np.int64).reshape(len(self._causes), 3).T
         causes, brought = joined(pairs[0], pairs[1], pairs[2], count)
-        return Activities(
-            **{name: np.ascontiguousarray(table[name]) for name in _ROW},
-            rank=np.arange(count, dtype=np.int64),
-            reader=np.full(count, -1, dtype=np.int64),
-            count=np.ones(count, dtype=np.int64),
-            causes=causes,
-            brought=brought,
-        )
+        columns = {name: np.ascontiguousarray(table[name]) for name in _ROW}
+        return Activities.of(count, **columns, causes=causes, brought=brought)
 
     def lifetimes(self) -> Lifetimes:
         """All lifetimes so far."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
 
 
 def counted(count: int, noun: str) -> str:
@@ -99,3 +103,8 @@ def together(rules: Sequence[str]) -> str:
     if not rules:
         return "the rules of the problem"
     return f"{joined(rules)} together" if len(rules) > 1 else rules[0]
+
+
+def repeated(names: Iterable[Item]) -> Item | None:
+    """The first of some names that is there more than once; None if they all differ."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)

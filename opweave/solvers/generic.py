@@ -10,12 +10,13 @@ from typing import Any
 
 from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
 from opweave.formulations.formulation import formulation_names, register_formulation
+from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.problems.plugins import FORMULATIONS, SOLVERS, load_plugins
 from opweave.problems.problem import Problem
 from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.known import Highs
-from opweave.solvers.engines.registration import register_engines
+from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.registry import register_solver, registered
 from opweave.solvers.run import Run
 from opweave.solvers.workers import Steps, Worker
@@ -46,6 +47,8 @@ def _add_missing(kind: str) -> None:
     known = {solver.name: solver for solver in registered(kind)}
     if formulation_names(kind) and Highs.name not in known:
         register_engines(found, "a program", HeadStart())
+        if formulation_names(kind, IntervalModel):
+            register_cp_sat(found, "a constraint program", HeadStart())
     if "auto" not in known:
         targets = {target: None for solver in registered(kind) for target in solver.supports}
         register_auto(

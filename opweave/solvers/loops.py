@@ -141,7 +141,8 @@ def _allocates(function: FunctionType) -> bool:
 
 @cache
 def _compiled_helper(function: Callable[..., Any]) -> Callable[..., Any]:
-    return _njit(function, no_cpython_wrapper=True)
+    """A helper, compiled once for the types of its annotations: by itself numba does so for constants and again."""
+    return _njit(function, signature_of(function), no_cpython_wrapper=True)
 
 
 class _Spent:

@@ -20,21 +20,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from opweave.formulations.formulation import formulation_names
-from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.on_plans import PlanRows, rows_on_plans
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.constraints import Constraint, MeasuresMemory, Pin, objections
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Evaluation, Solution
-from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.known import CpSat, Engine, Highs
 from opweave.solvers.lanes import Workers, work_in_lanes
 from opweave.solvers.portfolio import work_off
 from opweave.solvers.registry import Solver, load_solvers
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.workers import Steps, Worker
+from opweave.solvers.workers import Steps, Worker, by_name
+
+ENGINES = ("cp-sat", "highs")
+"""Engines that work on the model with everything, where the problem has a formulation for them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +103,7 @@ def solve_obeying(workers: Workers, rules: Sequence[Constraint], problem: Proble
         return work_in_lanes(problem, made, run)
     crew = made(problem, run)
     outcome = work_off(crew, run)
-    engines = [each for each in crew if isinstance(each, Steps) and each.name in (CpSat.name, Highs.name)]
+    engines = [each for each in crew if isinstance(each, Steps) and each.name in ENGINES]
     failed = [each.error for each in engines if each.error is not None]
     if run.extend is not None and run.best is None and not outcome.infeasible and len(failed) == len(engines):
         raise failed[0]
@@ -120,21 +119,7 @@ def _workers(
         crew.append(Steps("lists", partial(_lists, judge, free), problem))
         crew.append(Steps("penalties", partial(_penalties, judge, free), problem))
     crew.append(Steps("without the rules", partial(_without_rules, workers, judge, free), problem))
-    crew += [Steps(engine.name, partial(_engine, engine), problem) for engine in _engines(problem)]
-    return crew
-
-
-def _engines(problem: Problem[Any, Any]) -> list[Engine]:
-    """The engines that run here and have a formulation of the problem."""
-    load_solvers(problem.kind)
-    constraint = CpSat().missing() is None and formulation_names(problem.kind, IntervalModel)
-    return [*([CpSat()] if constraint else []), *([Highs()] if formulation_names(problem.kind, Highs.takes) else [])]
-
-
-def _engine(engine: Engine, problem: Problem[Any, Any], run: Run) -> Outcome:
-    """Run an engine, from the best plan that obeys."""
-    initial = HeadStart(initial=lambda _: run.best)
-    return run_engine(problem, run, engine, initial)
+    return [*crew, *by_name(problem, *ENGINES)]
 
 
 def _lists(judge: Judge, free: Problem[Any, Any], problem: Problem[Any, Any], run: Run) -> Outcome:

@@ -19,6 +19,7 @@ from opweave.problems.errors import (
 )
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
+from opweave.solvers.registry import load_solvers
 from opweave.solvers.run import Outcome, Run, Setting
 
 logger = logging.getLogger("opweave")
@@ -125,3 +126,10 @@ class Steps:
         logger.info("%s ends: %s", self.name, error)
         self.error = error
         self.outcome = Outcome(Termination.ENGINE_ERROR, reason=f"{self.name}: {error}")
+
+
+def by_name(problem: Problem[Any, Any], *names: str) -> list[Steps]:
+    """Workers that are registered solvers, without those that cannot run here or do not know the problem's reading."""
+    found = {each.name: each for each in load_solvers(problem.kind) if problem.reading in each.readings}
+    able = [found[name] for name in names if name in found and found[name].missing() is None]
+    return [Steps(each.name, each.run, problem) for each in able]

@@ -1,7 +1,7 @@
 """Oracle of placement with blocking calls: every assignment to calls, and every order of the calls of an accelerator.
 
 An operator is on the host or in one of the calls of an accelerator. Steps (calls, and operators on the host) begin as
-early as their inputs, the call before theirs and the host's cores allow. Takes Pin, Forbid, Colocate, Separate,
+early as their inputs and the call before theirs allow. Takes Pin, Forbid, Colocate, Separate,
 MaxDevices, MemoryCap.
 """
 
@@ -63,34 +63,8 @@ def makespan(problem: ow.Placement, steps: Mapping[str, Step]) -> float:
         for order in orders:
             for first, second in pairwise(order):
                 after[second].add(first)
-        if problem.host_cores is None:
-            best = min(best, _longest(after, seconds))
-            continue
-        own = sorted(step for step in after if step[0] == problem.host)
-        for turns in permutations(own):  # each takes the core that is free first
-            best = min(best, _on_cores(after, seconds, turns, problem.host_cores))
+        best = min(best, _longest(after, seconds))
     return best
-
-
-def _on_cores(
-    after: Mapping[Step, set[Step]], seconds: Mapping[Step, float], turns: Sequence[Step], cores: int
-) -> float:
-    """The last end if the host's operators take cores in a given order; inf if data contradict it."""
-    ends: dict[Step, float] = {}
-    free, waiting = [0.0] * cores, list(turns)
-    while len(ends) < len(after):
-        ready = [step for step, above in after.items() if step not in ends and above <= ends.keys()]
-        ready = [step for step in ready if step not in waiting or step == waiting[0]]
-        if not ready:
-            return math.inf
-        step = ready[0]
-        begin = max((ends[each] for each in after[step]), default=0.0)
-        if step in waiting:
-            waiting.remove(step)
-            begin = max(begin, free.pop(free.index(min(free))))
-            free.append(begin + seconds[step])
-        ends[step] = begin + seconds[step]
-    return max(ends.values(), default=0.0)
 
 
 def _carrying(problem: ow.Placement, tensor: str, device: str, *, inward: bool) -> float:

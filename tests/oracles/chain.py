@@ -43,7 +43,7 @@ def _sending(problem: Placement, size: int, source: str, target: str) -> float:
     cluster = problem.cluster
     if source == target:
         return 0.0
-    if (source, target) in cluster.unreachable_pairs:
+    if cluster.effective_bandwidth[cluster.device_index[source], cluster.device_index[target]] == 0:
         return float("inf")
     return cluster.transfer_seconds(size, source, target)
 

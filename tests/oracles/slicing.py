@@ -67,26 +67,21 @@ def operator_seconds(problem: Slicing, op, slices: dict[str, Slice]) -> float | 
     """Seconds of one operator; None where a device may not take part."""
     cut, names = slices[op.id], [device.name for device in problem.cluster.devices]
     parts = {k: range(a, b) for k, (a, b) in enumerate(zip(cut.cuts, cut.cuts[1:], strict=False)) if a < b}
-    waits, airtime, offset = dict.fromkeys(parts, 0.0), 0.0, 0
+    waits, offset = dict.fromkeys(parts, 0.0), 0
     for tensor in dict.fromkeys(op.inputs):
         extent = problem.extents[tensor]
-        needs, seconds = {}, {}
         for k, part in parts.items():
-            needs[k] = needed(problem, op, cut, part, tensor, offset)
-            size = sent(problem, op, cut, slices, tensor, k, needs[k]) * extent.cell_bytes
-            seconds[k] = problem.latencies[k] + size / problem.rates[k] if size else 0.0
-            waits[k] += seconds[k]
+            need = needed(problem, op, cut, part, tensor, offset)
+            size = sent(problem, op, cut, slices, tensor, k, need) * extent.cell_bytes
+            waits[k] += problem.latencies[k] + size / problem.rates[k] if size else 0.0
         offset += extent.channels
-        alike = len({frozenset(need) for need in needs.values()}) == 1
-        airtime += max(seconds.values()) if alike else sum(seconds.values())
     ends = []
     for k, part in parts.items():
         if names[k] not in problem.known_seconds[op.id]:
             return None
         whole = problem.known_seconds[op.id][names[k]]
         fixed = min(problem.cluster.devices[k].launch_seconds, whole)
-        wait = airtime if problem.channel == "shared" else waits[k]
-        ends.append(wait + fixed + (whole - fixed) * len(part) / cut.cuts[-1])
+        ends.append(waits[k] + fixed + (whole - fixed) * len(part) / cut.cuts[-1])
     return max(ends)
 
 

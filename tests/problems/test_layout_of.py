@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.problems.measures import peak_bytes
 from tests.oracles.placement import best_placement
-from tests.strategies.specs import memory_orderings, placements, topological_orders
+from tests.strategies.specs import placements
 from tests.tiny import PROBLEMS
 
 
@@ -93,17 +91,6 @@ def test_what_has_no_storages_is_refused() -> None:
             ow.layout_of(placement, ow.solve(placement), device=device)
     with pytest.raises(ow.InvalidInputError, match="cannot be carried out: 'c' never runs"):
         ow.layout_of(PROBLEMS["memory_ordering"], ow.Ordering(order=["a", "b"]))
-
-
-@settings(suppress_health_check=list(HealthCheck), max_examples=25)
-@given(data=st.data(), problem=memory_orderings(6, limits=False, precedes=False))
-def test_the_live_peak_of_the_layout_is_the_peak_of_the_order(data: st.DataObject, problem: ow.MemoryOrdering) -> None:
-    """In-place results count once, at one place, from the input's begin to their own end."""
-    order = ow.Ordering(order=data.draw(topological_orders(problem.graph)))
-    timeline = problem.play(order)
-    layout = ow.layout_of(problem, order)
-    assert layout.live_peak == peak_bytes(timeline)
-    assert len(layout.blocks) == len(layout.lifetimes) - sum(len(block.members) - 1 for block in layout.blocks)
 
 
 @settings(suppress_health_check=list(HealthCheck), max_examples=15)

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
-from typing import ClassVar
 
 import pytest
 
 import opweave as ow
-from opweave.problems.problem import Problem
-from opweave.problems.solution import Details, Solution, Violation
-from opweave.problems.spec import Many, Name
 
 GRAPH = ow.OpGraph(
     tensors=[ow.Tensor(id="x", bytes=4), ow.Tensor(id="y", bytes=8)],
@@ -44,40 +39,3 @@ def test_problems_are_solved_and_written_by_their_methods() -> None:
     assert problem.to_pyomo().name == ow.build_model(problem).name
     pytest.importorskip("pymoo")
     assert problem.to_pymoo().n_var == ow.pymoo_problem(problem).n_var
-
-
-class Chosen(Solution):
-    names: Many[Name]
-
-
-class Cover(Problem[Chosen, Details]):
-    """Choose operators so that every tensor is touched; nothing has a time."""
-
-    solution_type: ClassVar[type[Solution]] = Chosen
-    unit: ClassVar[str] = "operators"
-
-    def rules(self, solution: Chosen, timeline: object) -> Iterable[Violation]:
-        assert timeline is None
-        touched = {name for op in self.graph.operators if op.id in solution.names for name in (*op.inputs, *op.outputs)}
-        for name in self.graph.tensor_ids:
-            if name not in touched:
-                yield Violation(rule="touched", message=f"nothing touches {name!r}")
-
-    def measure(self, solution: Chosen, timeline: object) -> int:
-        return len(solution.names)
-
-    def assumptions(self) -> str:
-        return "every tensor is touched"
-
-
-class Unpriced(Cover):
-    measure = Problem.measure
-
-
-def test_a_problem_without_times_needs_no_play() -> None:
-    judged = Cover(GRAPH).evaluate(Chosen(names=["p"]))
-    assert (judged.objective, judged.violations, judged.timeline) == (1, (), None)
-    judged = Cover(GRAPH).evaluate(Chosen(names=["q"]))
-    assert (judged.objective, [each.rule for each in judged.violations]) == (None, ["touched"])
-    with pytest.raises(ow.OpweaveError, match=r"Unpriced has neither play\(\) nor measure\(\)"):
-        Unpriced(GRAPH).evaluate(Chosen(names=["p"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -98,13 +97,6 @@ def test_a_rejected_solution_may_be_shown():
 
 def test_an_engines_tolerance_is_no_contradiction():
     assert result(status="optimal", objective=0.003, bound=0.003 * (1 - 1e-7)).gap < 1e-6
-
-
-def test_whole_numbers_stay_whole():
-    kept = result(objective=np.int64(10), bound=np.int64(8), options={"width": np.int64(3), "deep": np.True_})
-    assert [type(value) for value in (kept.objective, kept.bound, *kept.options.values())] == [int, int, int, bool]
-    assert type(Incumbent(seconds=0, objective=np.int64(3)).objective) is int
-    assert type(result(objective=10.0).objective) is float
 
 
 @pytest.mark.parametrize("family", [Result[Ordering], Result[Solution], Result])

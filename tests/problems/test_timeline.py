@@ -9,22 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.measures import MEASURES, busy_seconds, bytes_held, energy, moved_bytes, total_bytes
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.measures import MEASURES, busy_seconds, bytes_held, energy, moved_bytes
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.rules import causes_first, one_at_a_time
-from opweave.problems.slicing.spec import Slices, Slicing
-from opweave.problems.solution import Details, Evaluation
 from opweave.problems.timeline import ActivityKind, Timeline
-from tests.strategies.batched_mapping import planned_batched_mappings
 from tests.strategies.pipeline import planned_pipelines
-from tests.strategies.slicing import planned_slicings
-from tests.strategies.specs import memory_orderings, planned_placements, topological_orders
+from tests.strategies.specs import planned_placements
 
 WATTS = (10.0, 30.0)
 
@@ -115,42 +109,6 @@ def test_two_runs_at_once_are_found(planned: tuple[Placement, Schedule], data: s
     assert "overlap" in {each.rule for each in one_at_a_time(again, 1e-9 * again.end)}
 
 
-@given(planned_placements())
-@settings(max_examples=40, deadline=None)
-def test_a_placement_is_as_long_and_as_full_as_its_referee_says(planned: tuple[Placement, Schedule]) -> None:
-    problem, plan = planned
-    judged = problem.evaluate(plan)
-    timeline = judged.timeline
-    assert judged.details is not None
-    assert timeline is not None
-    assert MEASURES["makespan"](timeline) == judged.objective
-    devices = len(problem.cluster.devices)
-    assert bytes_held(timeline)[:devices].tolist() == list(judged.details.memory_bytes.values())
-
-
-@given(planned_batched_mappings())
-@settings(max_examples=40, deadline=None)
-def test_a_batch_moves_what_its_referee_says(planned: tuple[BatchedMapping, BatchedSchedule]) -> None:
-    problem, plan = planned
-    judged = problem.evaluate(plan)
-    assert judged.details is not None
-    assert judged.timeline is not None
-    assert MEASURES["makespan"](judged.timeline) == judged.objective
-    assert MEASURES["throughput"](judged.timeline) == judged.details.inputs_per_second
-    held = bytes_held(judged.timeline)[: len(problem.cluster.devices)].tolist()
-    assert held == list(judged.details.memory_bytes.values())
-
-
-@given(memory_orderings(), st.data())
-@settings(max_examples=80, deadline=None)
-def test_an_order_needs_what_its_referee_says(problem: MemoryOrdering, data: st.DataObject) -> None:
-    judged = problem.evaluate(Ordering(order=data.draw(topological_orders(problem.graph))))
-    assert judged.details is not None
-    assert judged.timeline is not None
-    assert MEASURES["peak_bytes"](judged.timeline) == judged.details.peak_bytes
-    assert total_bytes(judged.timeline) == judged.details.total_bytes
-
-
 @given(planned_pipelines())
 @settings(max_examples=40, deadline=None)
 def test_a_pipeline_repeats_after_its_bottleneck(planned: tuple[Pipeline, Stages]) -> None:
@@ -169,20 +127,6 @@ def test_a_pipeline_repeats_after_its_bottleneck(planned: tuple[Pipeline, Stages
     assert list(causes_first(judged.timeline, 1e-9 * judged.timeline.end)) == []
 
 
-@given(planned_slicings())
-@settings(max_examples=40, deadline=None)
-def test_slices_take_the_time_and_the_memory_that_their_referee_says(planned: tuple[Slicing, Slices]) -> None:
-    problem, plan = planned
-    judged = problem.evaluate(plan)
-    assert judged.details is not None
-    assert judged.timeline is not None
-    devices = len(problem.cluster.devices)
-    held = bytes_held(judged.timeline)[:devices]
-    if all(step.end > step.start for step in judged.details.steps):
-        assert held.tolist() == list(judged.details.memory_bytes.values())
-    assert list(causes_first(judged.timeline, 1e-9 * max(judged.timeline.end, 1e-30))) == []
-
-
 def test_a_timeline_stays_out_of_json_and_comparisons() -> None:
     judged = two_devices().evaluate(one_plan())
     assert judged.timeline is not None
@@ -197,34 +141,3 @@ def test_a_result_hands_its_timeline_on_but_not_into_files() -> None:
     for copy in (pickle.loads(pickle.dumps(result)), type(result).model_validate_json(result.model_dump_json())):
         assert copy.timeline is None
         assert copy == result
-
-
-class Counted(Details):
-    count: int
-
-
-def test_details_and_timelines_are_made_when_someone_asks() -> None:
-    """They are made once, and whoever compares, copies, writes or pickles a judgement has them."""
-    made: list[str] = []
-
-    def details() -> Counted:
-        made.append("details")
-        return Counted(count=3)
-
-    def timeline() -> None:
-        made.append("timeline")
-
-    plain: Evaluation[Counted] = Evaluation(objective=1.0)
-    judged = plain.with_timeline(timeline).with_details(details)
-    assert judged.feasible
-    assert judged.objective == 1.0
-    assert made == []
-    assert judged.timeline is None
-    assert judged.details == Counted(count=3)
-    assert judged.details is judged.details
-    assert made == ["timeline", "details"]
-    for make in (lambda each: each, lambda each: each.model_copy(), lambda each: pickle.loads(pickle.dumps(each))):
-        fresh = plain.with_details(lambda: Counted(count=3))
-        assert make(fresh) == judged
-        assert make(fresh).model_dump()["details"] == {"count": 3}
-        assert make(fresh).model_dump_json() == judged.model_dump_json()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from opweave.problems.constraints import Precede
 from opweave.problems.graph import OpGraph
+from opweave.problems.measures import bytes_after_steps
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from tests.oracles.memory_ordering import bytes_while_running
 from tests.strategies.specs import memory_orderings, topological_orders
@@ -110,10 +111,10 @@ def test_limit_exceeded(given_plan):
 @given(given_plan=solved())
 def test_the_profile_agrees_with_the_oracles_count(given_plan):
     problem, order = given_plan
-    measured = problem.evaluate(Ordering(order=order)).details
+    judged = problem.evaluate(Ordering(order=order))
     expected = [bytes_while_running(problem, frozenset(order[:step]), name) for step, name in enumerate(order)]
-    assert list(measured.stable) == [running for running, _ in expected]
-    assert list(measured.transient) == [rest for _, rest in expected]
+    assert list(judged.details.stable) == [running for running, _ in expected]
+    assert bytes_after_steps(judged.timeline, 0).tolist() == [rest for _, rest in expected]
 
 
 @given(given_plan=solved())
@@ -126,7 +127,8 @@ def test_the_profile_is_consistent(given_plan):
     assert measured.total_bytes == sum(measured.stable)
     assert measured.stable.index(measured.peak_bytes) == measured.peak_step
     assert order[measured.peak_step] == measured.peak_operator
-    assert all(after <= during for after, during in zip(measured.transient, measured.stable, strict=True))
+    after = bytes_after_steps(judged.timeline, 0).tolist()
+    assert all(kept <= during for kept, during in zip(after, measured.stable, strict=True))
 
 
 # ---- what must not matter, and what must matter in a known way

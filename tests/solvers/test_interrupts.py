@@ -31,7 +31,8 @@ class PressCtrlC:
             self.module = None
             signal.raise_signal(signal.SIGINT)
 
-PLACES = {"opweave.solvers.memory_ordering.workers": "auto", "opweave.formulations.memory_ordering.milp": "highs"}
+ILP = "opweave.formulations.memory_ordering.ordering_ilp"
+PLACES = {"opweave.solvers.memory_ordering.workers": "auto", ILP: "highs"}
 for module, solver in PLACES.items():
     hook = PressCtrlC(module)
     sys.meta_path.insert(0, hook)

@@ -193,7 +193,7 @@ def test_a_start_that_is_no_solution_is_refused(problem) -> None:
         ({"solver": "magic"}, "no solver 'magic'"),
         ({"solver": "rpo", "gap": 0.1}, "cannot honour 'gap'"),
         ({"solver": "rpo", "threads": 2}, "cannot honour 'threads'"),
-        ({"solver": "exact", "formulation": "pairwise"}, "cannot honour 'formulation'"),
+        ({"solver": "exact", "formulation": "time_indexed"}, "cannot honour 'formulation'"),
         ({"solver": "exact", "extend": lambda model, problem: None}, "cannot honour 'extend'"),
         ({"solver": "exact", "options": {"speed": 9}}, "no option 'speed'"),
         (

@@ -20,6 +20,5 @@ def call_placements(draw: DrawFn, max_operators: int = 4, max_devices: int = 3, 
             "transfers": "blocking",
             "host": draw(st.sampled_from(names)),
             "max_calls": draw(st.sampled_from([1, 2, None])),
-            "host_cores": draw(st.sampled_from([None, 1, 2])),
         }
     )

@@ -161,7 +161,6 @@ def slicings(
         dimension=draw(of("free", "free", "rule")),
         transfers=draw(of("refined", "refined", "paper")),
         weights=draw(of("resident", "streamed")),
-        channel=draw(of("dedicated", "dedicated", "shared")),
         constraints=rules,
     )
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from opweave.adapters import clusters
-from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, note, print_rows, stdout
+from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, print_rows, say
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.files import check_folder_writable
 from opweave.adapters.load import AnyProblem, load
@@ -19,19 +19,16 @@ from opweave.adapters.report.views import show, view_for
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.units import readable_seconds
-from opweave.solvers.questions.compare import Comparison, compare
+from opweave.solvers.questions.compare import compare
 
 MODEL = "nasnetmobile.json.gz"
 """keras.applications.NASNetMobile as exported to ONNX, 224 x 224, batch 1. Its many branches make the order matter."""
 
-BOARDS = "boards"
-"""The cluster of the demonstration's second part."""
-
-ENGINE, ENGINE_SECONDS, PLAN_SECONDS = "highs", 6.0, 60.0
+PLAN_SECONDS = 60.0
 """The search needs less than a second with compiled loops; the first run on a machine compiles them."""
 
 
-def solvers_command(problem: str | None = None, *, constraints: bool = False, as_json: bool = False) -> int:
+def solvers_command(*, problem: str | None = None, constraints: bool = False, as_json: bool = False) -> int:
     """List the solvers: what they prove, which constraints they honour, and how to install missing packages."""
     from opweave.solvers.constraint_table import constraint_table
     from opweave.solvers.registry import list_solvers
@@ -42,7 +39,7 @@ def solvers_command(problem: str | None = None, *, constraints: bool = False, as
     return print_rows(list_solvers(_kind(problem)), *columns, as_json=as_json)
 
 
-def formulations_command(problem: str | None = None, *, as_json: bool = False) -> int:
+def formulations_command(*, problem: str | None = None, as_json: bool = False) -> int:
     """List the formulations: who solves them, the words for rows of your own, and where they come from."""
     from opweave.solvers.engines.registration import list_formulations
 
@@ -64,8 +61,7 @@ def warm_command(*, as_json: bool = False) -> int:
     if as_json:
         typer.echo(json.dumps(seconds))
     else:
-        told = f"{len(seconds)} loops compiled or loaded in {readable_seconds(sum(seconds.values()))}"
-        note(told)
+        say(f"{len(seconds)} loops compiled or loaded in {readable_seconds(sum(seconds.values()))}")
     return VERIFIED
 
 
@@ -73,7 +69,7 @@ def demo_parts() -> Mapping[str, tuple[str, AnyProblem]]:
     """Load the model that ships with the package, and ask two questions about it."""
     with resources.as_file(resources.files("opweave.adapters") / "data" / MODEL) as path:
         graph = load(path)
-    size, boards = f"{graph.name}, {len(graph.operators)} operators", clusters.load(BOARDS)
+    size, boards = f"{graph.name}, {len(graph.operators)} operators", clusters.load("boards")
     pipeline = Pipeline.model_validate({"graph": graph, "cluster": boards, **missing_costs(graph, {"cluster": boards})})
     return {
         "ordering": (f"{size}: which order needs the least memory?", MemoryOrdering(graph=graph)),
@@ -81,41 +77,27 @@ def demo_parts() -> Mapping[str, tuple[str, AnyProblem]]:
     }
 
 
-def demo_command(out: Path = Path("opweave-report"), *, as_json: bool = False) -> int:
+def demo_command(*, out: Path = Path("opweave-report"), as_json: bool = False) -> int:
     """Plan a real model that ships with opweave, in order and in stages, and write a report about each."""
+    from opweave.adapters.report.progress_line import counted
     from opweave.adapters.report.questions import table_of
     from opweave.adapters.report.report import write_report
     from opweave.adapters.report.tables import result_table
 
     check_folder_writable(out)
-    status, console = VERIFIED, stdout()
     for name, (question, problem) in demo_parts().items():
         if not as_json:
-            note(question)
-        found = demonstrated(problem)
-        best = next((row.result for row in found.rows if row.solver == "auto" and row.solution is not None), None)
-        if as_json:
-            typer.echo(found.model_dump_json())
-        else:
-            console.print(table_of(found))
-        if best is None:
-            status = NOTHING_FOUND
-            continue
+            say(question)
+        with counted(Console(stderr=True), "solvers") as observer:
+            found = compare(problem, time_limit=PLAN_SECONDS, progress=observer)
+        best = found["auto"].result
+        if best is None or best.solution is None:
+            return NOTHING_FOUND
         view = show(problem, best)
         files = write_report(view, out / name, comparison=found)
-        if not as_json:
-            console.print(result_table(view))
-            name_files(console, files)
-    return status
-
-
-def demonstrated(problem: AnyProblem) -> Comparison:
-    """Ask the baselines and opweave's own search, and about an order also an engine, which may not take long."""
-    from opweave.adapters.report.progress_line import counted
-
-    with counted(Console(stderr=True), "solvers") as observer:
-        found = compare(problem, time_limit=PLAN_SECONDS, progress=observer)
-    if not isinstance(problem, MemoryOrdering):
-        return found
-    engine = compare(problem, [ENGINE], time_limit=ENGINE_SECONDS)
-    return found.model_copy(update={"rows": (*found.rows, *engine.rows)})
+        if as_json:
+            typer.echo(found.model_dump_json())
+            continue
+        say(table_of(found), result_table(view))
+        name_files(files)
+    return VERIFIED

@@ -7,18 +7,24 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
 from opweave.adapters.cli.exchange import beside
-from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, say, stdout
-from opweave.adapters.cli.settings import dimensions
+from opweave.adapters.cli.options import dimensions
+from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, say
 from opweave.adapters.files import check_writable
 from opweave.adapters.load import load_cluster, load_problem, load_result, save
+from opweave.adapters.report.progress_line import counted
+from opweave.adapters.report.tables import section_table, text_table
+from opweave.adapters.report.timeline_tables import Columns, section_of
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
-from opweave.problems.units import precise_seconds, readable_bytes
+from opweave.problems.units import readable
+
+TOLERANCE = 1e-4
+"""Largest relative difference of outputs that counts as equal: parts are fused otherwise than the whole."""
+
+UNITS = {"s": "seconds", "1/s": "a second", "bytes": "bytes"}
 
 
 def probe_command(
@@ -49,11 +55,9 @@ def probe_command(
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in written], "notes": notes}))
         return VERIFIED
-    table = Table("number", "how it was measured")
-    for name, how in notes.items():
-        table.add_row(name, how)
-    stdout().print(table)
-    name_files(stdout(), written)
+    headings = ("number", "how it was measured")
+    say(text_table(headings, notes.items(), words=headings))
+    name_files(written)
     return VERIFIED
 
 
@@ -85,8 +89,7 @@ def run_command(
         local = len(problem.cluster.devices)
     given = inputs if example_inputs is None else [dict(read_arrays(example_inputs))] * inputs
     names = [device.name for device in problem.cluster.devices][:local] if local is not None else None
-    with connected(scheduler, local=names) as client, Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("inputs", total=inputs)
+    with connected(scheduler, local=names) as client, counted(Console(stderr=True), "inputs") as progress:
         found = run(
             model,
             load_result(result),
@@ -96,27 +99,19 @@ def run_command(
             emulate=None if emulate is None else load_cluster(emulate),
             dims=dimensions(dim),
             threads=threads,
-            progress=lambda done, _: bar.update(task, completed=done),
+            progress=progress,
         )
     if as_json:
         typer.echo(json.dumps({"rows": found.to_records(), "difference": found.difference, "reason": found.reason}))
     else:
-        table = Table("", "predicted", "measured", "off")
-        for row in found.rows:
-            shown = precise_seconds if row.unit == "s" else _bytes if row.unit == "bytes" else "{:.4g}".format
-            off = "" if row.off is None else f"{row.off:+.1%}"
-            table.add_row(row.what, "" if row.predicted is None else shown(row.predicted), shown(row.measured), off)
-        stdout().print(table)
-        say(stdout(), found.explain())
+        columns: Columns = {
+            "": lambda row: row.what,
+            "predicted": lambda row: readable(row.predicted, UNITS[row.unit]),
+            "measured": lambda row: readable(row.measured, UNITS[row.unit]),
+            "off": lambda row: "-" if row.off is None else f"{row.off:+.1%}",
+        }
+        say(section_table(section_of("", found.rows, columns)), found.explain())
     if report is not None:
-        name_files(stdout(), found.report(report))
+        name_files(found.report(report))
     whole = found.reason is None and (found.difference or 0.0) <= TOLERANCE
     return VERIFIED if whole else NOTHING_FOUND
-
-
-TOLERANCE = 1e-4
-"""Largest relative difference of outputs that counts as equal: parts are fused otherwise than the whole."""
-
-
-def _bytes(size: float) -> str:
-    return readable_bytes(int(size))

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import RenderableType
+from rich.text import Text
 
-from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, note, say, tell
-from opweave.adapters.cli.settings import Settings, with_settings
+from opweave.adapters.cli.options import Settings
+from opweave.adapters.cli.output import NOTHING_FOUND, say, shown, tell_result
 from opweave.adapters.error_messages import plain, validated
-from opweave.adapters.files import write_text
+from opweave.adapters.llm.held import holdings, holdings_section, language_figure
+from opweave.adapters.llm.machine import HERE
+from opweave.adapters.llm.words import plan_in_words
+from opweave.adapters.report.mapping import PlacementView
 from opweave.adapters.report.timeline_tables import Columns, Section, section_of
 from opweave.adapters.report.view import Row
+from opweave.adapters.runtimes.language import exchanged
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
+from opweave.problems.language.posed import fastest_pass, in_blocks, in_stages, with_overrides
 from opweave.problems.language.rig import RESERVES, Rig, published_spread, reserve_bytes
 from opweave.problems.language.workload import Workload
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.problems.result import Result
-from opweave.problems.units import parse_bytes, precise_seconds, readable, readable_bytes, readable_rate, readable_share
+from opweave.problems.result import Result, Status
+from opweave.problems.units import parse_bytes, precise_seconds, readable, readable_bytes, readable_rate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MORE_SECONDS, SECONDS = 5.0, 30.0
 """Time limit of each solve with more memory, and of each other solve by default."""
 
-PROVED = 2e-6
-"""Gap below which seconds count as equal."""
+ELSEWHERE = "; this machine was asked about: describe the devices in a file, and name it with --devices"
+"""What to write where this machine does not say enough of itself."""
 
 MAX = "max"
 """The context that stands for the longest one."""
@@ -52,23 +61,17 @@ class Question:
         return fastest_pass(self.model, self.rig, self.work, constraints=self.constraints)
 
 
-@with_settings()
 def llm_command(
     model: Path,
     *,
-    devices: str,
+    devices: str = "here",
     context: str = "4096",
-    phase: str = "decode",
-    sequences: int = 1,
-    batch: int = 512,
-    keys: str = "f16",
-    values: str = "f16",
     dtype: str | None = None,
-    host: str | None = None,
     reserve: str | None = None,
     slowest: float | None = None,
     layers: str = "split",
     machines: bool = False,
+    flags: dict[str, Any],
     settings: Settings,
 ) -> int:
     """Plan a language model on the devices you have: who holds what, how full, how fast, and what is proved."""
@@ -79,35 +82,42 @@ def llm_command(
         raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
     if context != MAX and not (context.isascii() and context.isdigit() and 0 < len(context) < 16 and int(context)):
         raise InvalidInputError(f"--context {context!r:.40}: it is a number of tokens from 1, or {MAX}")
-    read_model = read(model, dtype=dtype)
-    tokens = (read_model.longest or 2**22) if context == MAX else int(context)
-    work = {"phase": phase, "context": tokens, "sequences": sequences, "batch": batch, "keys": keys, "values": values}
-    asked = validated(Workload, work, "the workload")
-    rig = checked_rig(_changed(load_rig(devices), host, reserve, read_model, asked))
-    if layers not in ("whole", "split", "free"):
+    if layers not in KEPT:
         raise InvalidInputError(f"--layers {layers!r:.40}: it is whole, split or free")
-    kept: tuple[AnyConstraint, ...] = by_layer(read_model, rig, asked) if layers == "split" else ()
-    kept = whole_layers(read_model, asked) if layers == "whole" else kept
-    question = Question(model, read_model, rig, asked, kept, settings.time_limit or SECONDS)
+    read_model = read(model, dtype=dtype)
+    host, tokens = flags.pop("host", None), (read_model.longest or 2**22) if context == MAX else int(context)
+    asked = validated(Workload, {**flags, "context": tokens}, "the workload")
+    try:
+        rig = checked_rig(load_rig(devices))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}{ELSEWHERE if devices == HERE else ''}") from None
+    rig = _changed(rig, host, reserve, read_model, asked)
+    constraints = KEPT[layers](read_model, rig, asked)
+    question = Question(model, read_model, rig, asked, constraints, settings.time_limit or SECONDS)
     if context == MAX:
         question = _longest(question, slowest, quiet=settings.as_json)
     if not question.work.context:
         return NOTHING_FOUND
-    result, bound = _solved(question, settings, in_blocks=layers == "split")
-    tell(
-        result,
-        settings.output,
-        lambda console: _show(console, question, result, bound, machines=machines),
-        lambda: () if settings.report is None else _report(question, result, settings.report),
-        as_json=settings.as_json,
-    )
-    return VERIFIED if result.verified else NOTHING_FOUND
+    result = _solved(question, settings)
+    if layers == "split" and result.status is Status.INFEASIBLE:
+        say(f"{result.reason}; with -ot, tensors may be on other devices than their layer")
+        question = replace(question, constraints=with_overrides(read_model, rig))
+        result = _solved(question, settings)
+    view = LanguageView(question, result)
+    return tell_result(view, settings, lambda: _shown(view, machines=machines))
+
+
+KEPT: Mapping[str, Callable[[LanguageModel, Rig, Workload], tuple[AnyConstraint, ...]]] = {
+    "whole": in_stages,
+    "split": in_blocks,
+    "free": lambda *_: (),
+}
+"""The constraints of each choice of ``--layers``."""
 
 
 def _changed(rig: Rig, host: str | None, reserve: str | None, model: LanguageModel, work: Workload) -> Rig:
     """The rig as the command line changes it; one without reserves gets those of the rule "buffers"."""
-    data: dict[str, object] = {field: getattr(rig, field) for field in Rig.model_fields}
-    data["host"] = host or rig.host
+    data = {field: getattr(rig, field) for field in Rig.model_fields} | {"host": host or rig.host}
     if reserve is not None or not rig.reserve:
         rule = reserve or "buffers"
         try:
@@ -131,122 +141,117 @@ def _longest(question: Question, slowest: float | None, *, quiet: bool) -> Quest
         reason = f": {found.reason}" if found.reason else ""
         beyond = f"{proof} {found.refused:,} tokens are too many{reason}"
     if not quiet or not found.context:
-        note(f"longest context: {found.context:,} tokens; {beyond}" if found.context else f"no context fits; {beyond}")
+        say(f"longest context: {found.context:,} tokens; {beyond}" if found.context else f"no context fits; {beyond}")
     return replace(question, work=question.work.model_copy(update={"context": found.context}))
 
 
-def _solved(question: Question, settings: Settings, *, in_blocks: bool) -> tuple[Result[Schedule], float | None]:
-    """The answer, and the bound whatever the order of the devices is."""
-    from opweave.solvers.language.questions import fastest_in_blocks
+def _solved(question: Question, settings: Settings) -> Result[Schedule]:
     from opweave.solvers.solve import solve
 
-    limited: dict[str, Any] = {"time_limit": question.limit, "seed": settings.seed}
-    if in_blocks and settings.solver == "auto":
-        found = fastest_in_blocks(question.model, question.rig, question.work, **limited)
-        return found.result, found.bound
     solver = "layers" if settings.solver == "auto" else settings.solver
-    result = solve(question.posed, **{**settings.of_solve, **limited, "solver": solver})
-    return result, result.bound
+    limited: dict[str, Any] = {"time_limit": question.limit, "seed": settings.seed, "solver": solver}
+    return solve(question.posed, **{**settings.of_solve, **limited})
 
 
-def _show(
-    console: Console, question: Question, result: Result[Schedule], bound: float | None, *, machines: bool
-) -> None:
-    """The facts, the devices, what limits the plan, other splits, and the command lines of runtimes."""
-    from opweave.adapters.llm.held import holdings, holdings_section
-    from opweave.adapters.llm.words import plan_in_words
-    from opweave.adapters.report.tables import facts_table, section_table
-    from opweave.solvers.language.questions import next_bytes, which_machines
+class LanguageView(PlacementView):
+    """Tokens a second, what every device holds, what limits the plan, other splits, and the settings of runtimes."""
 
-    model, rig, work, problem = question.model, question.rig, question.work, question.posed
-    asked: dict[str, Any] = {"constraints": question.constraints}
-    console.print(facts_table(_facts(question, result, bound), {"status": "bold"}))
-    more: dict[str, float | None] = {}
-    if result.solution is not None:
-        console.print(section_table(holdings_section(holdings(model, rig, work, problem, result.solution))))
-        swept = next_bytes(model, rig, work, **asked, time_limit=min(question.limit, MORE_SECONDS))
-        more = {str(row.values[axis]): row.objective for row in swept.rows for axis in row.values}
-        more.pop("none", None)
-    _print(console, plan_in_words(model, rig, work, problem, result, with_more=more))
-    if result.solution is None:
-        return
-    console.print(section_table(_splits(problem, result)))
+    noun, better, file = "plan", "faster", "devices"
+
+    def __init__(self, question: Question, result: Result[Schedule]) -> None:
+        super().__init__(question.posed, result)
+        self.question = question
+        self.asked = (question.model, question.rig, question.work)
+
+    def rows(self) -> list[Row]:
+        """The bytes, the speed, and what published runs would have taken where this is predicted."""
+        model, work, seconds = self.question.model, self.question.work, self.result.objective
+        cache = work.sequences * model.cache_bytes(work.context, work.keys, work.values)
+        size = f"{readable_bytes(model.parameter_bytes)} of weights in {len(model.layers)} layers"
+        rows = [("holds", f"{size}, {readable_bytes(cache)} of caches for {work.context:,} tokens")]
+        if seconds is not None:
+            rows.append((work.phase, f"{precise_seconds(seconds)} for {self.goal()}: {self.amount()}"))
+            spread = published_spread(self.question.rig.efficiency)
+            low, high = (precise_seconds(each * seconds) for each in (spread.least, spread.most))
+            off = f"{spread.least:.2f} to {spread.most:.2f} times what is predicted like this"
+            took = f"{low} to {high}: {spread.runs} published runs of llama.cpp took {off}"
+            rows.append(("measured, if data sheets are the source", took))
+        return rows
+
+    def goal(self) -> str:
+        """What takes the time."""
+        work = self.question.work
+        return "a token" if work.phase == "decode" else f"{work.tokens:,} tokens of the prompt"
+
+    def amount(self) -> str:
+        """Tokens a second."""
+        seconds = self.result.objective
+        return f"{readable_rate(self.question.work.tokens / seconds if seconds else float('inf'))} tokens/s"
+
+    def explain(self) -> str:
+        """Say what limits the plan, and what more memory would bring."""
+        return self._words
+
+    @cached_property
+    def _words(self) -> str:
+        from opweave.solvers.language.questions import next_bytes
+
+        more: dict[str, float | None] = {}
+        if self.result.solution is not None:
+            limit, constraints = min(self.question.limit, MORE_SECONDS), self.question.constraints
+            swept = next_bytes(*self.asked, constraints=constraints, time_limit=limit)
+            more = {str(row.values[axis]): row.objective for row in swept.rows for axis in row.values}
+            more.pop("none", None)
+        return plan_in_words(*self.asked, self.problem, self.result, with_more=more)
+
+    def sections(self) -> list[Section]:
+        """What every device holds, and the simple splits beside the plan."""
+        from opweave.solvers.language.baselines import other_splits
+
+        best = self.result.objective
+        columns: Columns = {
+            "split": lambda split: split.name,
+            "seconds": lambda split: readable(split.seconds, "seconds"),
+            "times the plan": lambda split: f"{split.seconds / best:.2f}" if split.seconds and best else "-",
+            "why not": lambda split: split.reason or "",
+        }
+        if self.result.solution is None:
+            return []
+        splits = section_of("Other splits", other_splits(self.problem), columns)
+        as_in_commands = exchanged(self.question.model, self.solution.device)
+        held = self.solution.model_copy(update={"device": as_in_commands})
+        return [holdings_section(holdings(*self.asked, self.problem, held)), splits]
+
+    def exports(self) -> Mapping[str, object]:
+        """Add the plan for every runtime."""
+        from opweave.adapters.runtimes import language_settings
+
+        asked, file = self.question, str(self.question.file)
+        file = file if file.lower().endswith(".gguf") else "model.gguf"
+        host = asked.rig.host
+        far = {name: found for name, found in asked.rig.machines.items() if name != HERE and host not in found}
+        found = language_settings(asked.model, self.solution, asked.work, host=host, machines=far, file=file)
+        return {**super().exports(), "runtimes.json": found}
+
+    def figure(self) -> Figure:
+        """Draw what every device holds and does."""
+        found = holdings(*self.asked, self.problem, self.solution)
+        return language_figure(found, headline=self.headline(), subtitle=self.subtitle())
+
+
+def _shown(view: LanguageView, *, machines: bool) -> list[RenderableType]:
+    """The view, the sets of machines if they are asked for, and the command lines of runtimes."""
+    from opweave.solvers.language.questions import which_machines
+
+    asked, found = view.question, shown(view)
+    if view.result.solution is None:
+        return found
     if machines:
-        say(console, str(which_machines(model, rig, work, **asked, time_limit=question.limit)))
-    settings = _runtimes(question, result.solution)
-    if rig.host is None:
-        settings["llama.cpp"] = "llama.cpp: name the device that is the processor with --host to get its command line"
-    for runtime in ("llama.cpp", *(() if question.file.suffix.lower() == ".gguf" else ("vLLM",))):
-        found = settings[runtime]
-        cannot = isinstance(found, dict)
-        _print(console, f"{runtime} cannot carry out this plan: {found['not possible']}" if cannot else str(found))
-
-
-def _print(console: Console, text: str) -> None:
-    """Print a long line that can be copied."""
-    console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
-
-
-def _facts(question: Question, result: Result[Schedule], bound: float | None) -> list[Row]:
-    """The model, the speed and what is proved, with what published runs would have taken where this is predicted."""
-    model, work, seconds = question.model, question.work, result.objective
-    cache = work.sequences * model.cache_bytes(work.context, work.keys, work.values)
-    size = f"{model.name}: {len(model.layers)} layers, {readable_bytes(model.parameter_bytes)} of weights"
-    rows = [("model", f"{size}, {readable_bytes(cache)} of caches for {work.context:,} tokens")]
-    rows.append(("status", result.status.value))
-    if seconds is not None:
-        rate = work.tokens / seconds if seconds else float("inf")
-        what = "a token" if work.phase == "decode" else f"{work.tokens:,} tokens of the prompt"
-        rows.append((work.phase, f"{precise_seconds(seconds)} for {what}: {readable_rate(rate)} tokens/s"))
-        spread = published_spread(question.rig.efficiency)
-        low, high = (precise_seconds(each * seconds) for each in (spread.least, spread.most))
-        off = f"{spread.least:.2f} to {spread.most:.2f} times what is predicted like this"
-        took = f"{low} to {high}: {spread.runs} published runs of llama.cpp took {off}"
-        rows.append(("measured, if data sheets are the source", took))
-        gap = None if bound is None or not seconds else max(0.0, 1.0 - bound / seconds)
-        proof = "proved: no plan is faster" if gap is not None and gap < PROVED else f"gap {readable_share(gap)}"
-        rows.append(("lower bound", f"{readable(bound, 'seconds')}, {proof}"))
-    rows.append(("time", precise_seconds(result.timings.total)))
-    return [*rows, ("reason", result.reason)] if result.reason else rows
-
-
-def _splits(problem: Placement, result: Result[Schedule]) -> Section:
-    """The simple splits beside the plan."""
-    from opweave.solvers.language.baselines import other_splits
-
-    best = result.objective
-    columns: Columns = {
-        "split": lambda split: split.name,
-        "seconds": lambda split: readable(split.seconds, "seconds"),
-        "times the plan": lambda split: f"{split.seconds / best:.2f}" if split.seconds and best else "-",
-        "why not": lambda split: split.reason or "",
-    }
-    return section_of("Other splits", other_splits(problem), columns)
-
-
-def _runtimes(question: Question, schedule: Schedule) -> dict[str, Any]:
-    """The plan for every runtime."""
-    from opweave.adapters.runtimes import language_settings
-
-    name = str(question.file) if question.file.suffix.lower() == ".gguf" else "model.gguf"
-    return language_settings(question.model, schedule, question.work, host=question.rig.host, file=name)
-
-
-def _report(question: Question, result: Result[Schedule], folder: Path) -> list[Path]:
-    """The report of the placement, the picture of who holds what, and the settings of runtimes."""
-    from opweave.adapters.llm.held import holdings, language_figure
-    from opweave.adapters.report.figures import save_figure
-    from opweave.adapters.report.report import write_report
-    from opweave.adapters.report.views import show
-
-    problem = question.posed
-    files = write_report(show(problem, result), folder)
-    if result.solution is None:
-        return files
-    headline = f"{question.model.name[:40]}: {precise_seconds(result.objective or 0.0)} a pass"
-    proof = "proved to be the least" if result.gap == 0.0 else f"at most {readable_share(result.gap)} above the least"
-    subtitle = f"{question.work.context:,} tokens of context, {question.work.phase}; {proof}"
-    found = holdings(question.model, question.rig, question.work, problem, result.solution)
-    save_figure(language_figure(found, headline=headline, subtitle=subtitle), folder / "devices.png")
-    write_text(folder / "runtimes.json", json.dumps(_runtimes(question, result.solution), indent=2) + "\n")
-    return [*files, folder / "devices.png", folder / "runtimes.json"]
+        found.append(str(which_machines(*view.asked, constraints=asked.constraints, time_limit=asked.limit)))
+    settings: Any = view.exports()["runtimes.json"]
+    alone = asked.file.suffix.lower() == ".gguf" or any("apple" in each.name for each in asked.rig.cluster.devices)
+    for runtime in ("llama.cpp", *(() if alone else ("vLLM",))):
+        line = settings[runtime]
+        text = f"{runtime} cannot carry out this plan: {line['not possible']}" if isinstance(line, dict) else line
+        found.append(Text(plain(text), no_wrap=True, overflow="ignore"))  # a line that can be copied
+    return found

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 from opweave import interrupts
-from opweave.adapters.cli import about, cluster, exchange, llm, plan, questions
-from opweave.adapters.cli.flags import WORDS
-from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED
-from opweave.adapters.cli.settings import described
+from opweave.adapters.cli import about, cluster, exchange, llm, solving
+from opweave.adapters.cli.options import FIELDS, WORDS, Flag, flags_of, offered
 from opweave.adapters.error_messages import one_sentence
 from opweave.adapters.report.views import view_for
-from opweave.problems.errors import ImplausibleWarning, InvalidInputError, OpweaveError
+from opweave.problems.errors import ImplausibleWarning, OpweaveError
 from opweave.problems.plugins import import_own
-
-__all__ = ["BAD_INPUT", "NOTHING_FOUND", "VERIFIED", "app", "main"]
 
 app = typer.Typer(
     help="Plans how a deep-learning model runs on limited hardware, with a proved lower bound.",
@@ -39,17 +36,21 @@ BAD_INPUT = 2
 COMMANDS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
 """Group, examples and options of every command, by name; and "options", which several commands have."""
 
-Args = ParamSpec("Args")
 
+@contextmanager
+def polite() -> Iterator[None]:
+    """Show expected errors as one line without traceback, and warnings about the input without the code they are in."""
 
-def polite(command: Callable[Args, int]) -> Callable[Args, None]:
-    """Turn a command that returns its exit status into one that exits, and shows expected errors without tracebacks."""
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, ImplausibleWarning):
+            sys.stderr.write(f"opweave: warning: {message}\n")
+        else:
+            usual(message, category, *where, **more)
 
-    @functools.wraps(command)
-    def wrapped(*args: Args.args, **kwargs: Args.kwargs) -> None:
+    with warnings.catch_warnings():
+        usual, warnings.showwarning = warnings.showwarning, show
         try:
-            with warned_in_a_line():
-                status = command(*args, **kwargs)
+            yield
         except BrokenPipeError:
             raise  # the reader of our output is gone; typer ends quietly
         except (OpweaveError, ValidationError, OSError) as error:
@@ -58,25 +59,6 @@ def polite(command: Callable[Args, int]) -> Callable[Args, None]:
         except KeyboardInterrupt:
             sys.stderr.write(interrupts.SENTENCE)
             raise typer.Exit(interrupts.STATUS) from None
-        raise typer.Exit(status)
-
-    return wrapped
-
-
-@contextmanager
-def warned_in_a_line() -> Iterator[None]:
-    """Show warnings about the input without the line of code that gave them, which says nothing at a command line."""
-    with warnings.catch_warnings():
-        usual = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(category, ImplausibleWarning):
-                sys.stderr.write(f"opweave: warning: {message}\n")
-            else:
-                usual(message, category, *where, **more)
-
-        warnings.showwarning = show
-        yield
 
 
 def _version(wanted: bool) -> None:
@@ -88,6 +70,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
+@polite()
 def _opweave(
     *,
     _version_asked: Annotated[
@@ -101,27 +84,26 @@ def _opweave(
     ] = None,
 ) -> None:
     for module in own or ():
-        try:
-            import_own(module)
-        except InvalidInputError as error:
-            typer.echo(f"opweave: {one_sentence(error)}", err=True)
-            raise typer.Exit(BAD_INPUT) from None
-
-
-def _command(name: str) -> tuple[Callable[..., int], str | None]:
-    """The function of a command, and what the help says of it if not its docstring."""
-    if name in WORDS:
-        return plan.command_of(name), (view_for(name).problem_type.__doc__ or "").partition("\n")[0]
-    modules = (plan, llm, questions, exchange, cluster, about)
-    return next(getattr(module, f"{name}_command") for module in modules if hasattr(module, f"{name}_command")), None
+        import_own(module)
 
 
 def _register(name: str, row: Mapping[str, Any]) -> None:
     """Add a command to its group of the help; the examples end its own help."""
-    run, about = _command(name)
-    settled = polite(described(run, COMMANDS["options"] | row.get("options", {})))
+    texts = COMMANDS["options"] | row.get("options", {})
+    flags = [Flag(f"--{axis}", axis, use) for axis, use in row.get("axes", {}).items()]
+    if name in (*WORDS, "llm"):
+        flags += flags_of(name)
+    if name in WORDS:
+        run, told = solving.command_of(name), (view_for(name).problem_type.__doc__ or "").partition("\n")[0]
+    else:
+        modules = (solving, llm, exchange, cluster, about)
+        run = next(getattr(each, f"{name}_command") for each in modules if hasattr(each, f"{name}_command"))
+        told = inspect.getdoc(run) or ""
+    settled = polite()(offered(run, texts, row.get("settings", FIELDS), flags))
     ends = "\n\n".join(("Examples:", *row["examples"]))
-    app.command(name, rich_help_panel=row["group"], help=about, epilog=ends)(settled)
+    open_ended = {"allow_extra_args": name == "plan", "ignore_unknown_options": name == "plan"}
+    register = app.command(name, rich_help_panel=row["group"], help=told, epilog=ends, context_settings=open_ended)
+    register(settled)
 
 
 for _name, _row in COMMANDS.items():
@@ -138,7 +120,3 @@ def _command_line() -> Callable[[], object]:
 def main() -> None:
     """Run the command line; the exit status is 0 for a verified solution, 1 for none, 2 for bad input."""
     _command_line()()
-
-
-if __name__ == "__main__":
-    main()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
-from opweave.adapters.cli.settings import Settings
+from opweave.adapters.cli.options import Settings
 from opweave.adapters.error_messages import plain
 from opweave.adapters.load import AnyProblem, save
+from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.views import view_of
 
 if TYPE_CHECKING:
@@ -34,41 +35,66 @@ def stdout() -> Console:
     return console if console.is_terminal else Console(width=PIPED_WIDTH)
 
 
-def name_files(console: Console, files: Sequence[Path]) -> None:
+def say(*parts: RenderableType) -> None:
+    """Print tables, and texts as they are, line by line."""
+    console = stdout()
+    for part in parts:
+        if isinstance(part, str):
+            for line in part.splitlines():
+                console.print(plain(line), markup=False, highlight=False)
+        else:
+            console.print(part)
+
+
+def name_files(files: Iterable[Path | None]) -> None:
     """Name the files that were written, if any."""
-    if files:
-        console.print("written: " + "  ".join(plain(str(file)) for file in files), markup=False, highlight=False)
+    names = [plain(str(file)) for file in files if file is not None]
+    if names:
+        say("written: " + "  ".join(names))
 
 
 def tell(
     found: BaseModel,
-    output: Path | None,
-    show: Callable[[Console], None],
-    write: Callable[[], Sequence[Path | None]] = tuple,
-    *,
-    as_json: bool,
+    settings: Settings,
+    show: Callable[[], Iterable[RenderableType]],
+    write: Callable[[], Sequence[Path]] = tuple,
 ) -> None:
-    """Write what was found to a file, then other files, then standard output: as JSON, or as ``show`` does."""
-    if output is not None:
-        save(found, output)
+    """Write what was found to a file, then other files, then standard output: as JSON, or what ``show`` returns."""
+    if settings.output is not None:
+        save(found, settings.output)
     more = write()
-    if as_json:
+    if settings.as_json:
         typer.echo(found.model_dump_json())
         return
-    console = stdout()
-    show(console)
-    name_files(console, [file for file in (output, *more) if file is not None])
+    say(*show())
+    name_files([settings.output, *more])
 
 
-def note(text: str) -> None:
-    """Print a line on standard output."""
-    say(stdout(), text)
+def shown(view: AnyView) -> list[RenderableType]:
+    """A result for the terminal: its table, the further tables, and what it means."""
+    from opweave.adapters.report.tables import result_table, section_table
+
+    return [result_table(view), *map(section_table, view.sections()), view.explain()]
 
 
-def say(console: Console, text: str) -> None:
-    """Print text as it is, line by line."""
-    for line in text.splitlines():
-        console.print(plain(line), markup=False, highlight=False)
+def tell_result(view: AnyView, settings: Settings, show: Callable[[], Iterable[RenderableType]]) -> int:
+    """Write a result, its report and what ``show`` returns; return the exit status."""
+    from opweave.adapters.report.report import write_report
+
+    report = settings.report
+    tell(view.result, settings, show, lambda: () if report is None else write_report(view, report))
+    return VERIFIED if view.result.verified else NOTHING_FOUND
+
+
+def solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
+    """Solve a problem, write the files that are asked for, and show the plan."""
+    from opweave.adapters.report.progress_line import live_progress
+    from opweave.solvers.solve import solve
+
+    showing = view_of(type(problem))  # before time is spent: an answer that cannot be shown is refused now
+    with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
+        view = showing(problem, solve(problem, **settings.of_solve, progress=observer))
+    return tell_result(view, settings, lambda: shown(view))
 
 
 def print_rows(rows: Rows[Any], *columns: str, as_json: bool) -> int:
@@ -79,7 +105,7 @@ def print_rows(rows: Rows[Any], *columns: str, as_json: bool) -> int:
         records = [{each.name: getattr(row, each.name) for each in fields(row)} for row in rows]
         typer.echo(json.dumps(records, default=_plain))
     else:
-        stdout().print(rows_table(rows, *columns))
+        say(rows_table(rows, *columns))
     return VERIFIED
 
 
@@ -88,28 +114,3 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     return sorted(map(str, value)) if isinstance(value, Set) else str(value)
-
-
-def solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
-    """Solve a problem, write the files that are asked for, and show the plan."""
-    from opweave.adapters.report.progress_line import live_progress
-    from opweave.adapters.report.report import write_report
-    from opweave.adapters.report.tables import result_table, section_table
-    from opweave.solvers.solve import solve
-
-    showing = view_of(type(problem))  # before time is spent: an answer that cannot be shown is refused now
-    with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
-        result = solve(problem, **settings.of_solve, progress=observer)
-    view = showing(problem, result)
-
-    def show(console: Console) -> None:
-        console.print(result_table(view))
-        for section in view.sections():
-            console.print(section_table(section))
-        say(console, view.explain())
-
-    def write() -> Sequence[Path | None]:
-        return () if settings.report is None else write_report(view, settings.report)
-
-    tell(result, settings.output, show, write, as_json=settings.as_json)
-    return VERIFIED if result.verified else NOTHING_FOUND

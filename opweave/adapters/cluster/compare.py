@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +15,21 @@ from opweave.adapters.cluster.carry import Carried
 from opweave.adapters.cluster.parts import Plan
 from opweave.adapters.cluster.station import Tensors
 from opweave.adapters.files import PathLike
-from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.measures import busy_seconds, moved_bytes
+from opweave.problems.pipeline.referee import PipelineDetails
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
-from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, ResourceKind, Timeline
+from opweave.problems.timeline import ActivityKind, Names, Recorder, Timeline
+
+BETWEEN, PER_SECOND, LATENCY = "seconds between results", "inputs per second", "latency"
+"""Rows of the whole."""
+
+COMPUTES, SENDS, BYTES, MEMORY = " computes", " sends", ", bytes", "memory of "
+"""Ends and beginnings of the rows of a device."""
 
 WARMING = 0.25
 """Share of the first inputs that count neither for the throughput nor for the latency: the pipeline fills up."""
@@ -33,9 +40,15 @@ class Row:
     """One number, as planned and as measured; None where the plan says nothing of it."""
 
     what: str
-    unit: Literal["s", "1/s", "bytes"]
     predicted: float | None
     measured: float
+
+    @property
+    def unit(self) -> str:
+        """The unit of both."""
+        if self.what == PER_SECOND:
+            return "1/s"
+        return "bytes" if self.what.startswith(MEMORY) or self.what.endswith(BYTES) else "s"
 
     @property
     def off(self) -> float | None:
@@ -94,7 +107,7 @@ class ClusterRun:
         if self.planned is None:
             raise InvalidInputError("a page needs the problem and its result; pass both to run")
         problem, result = self.planned
-        of_whole = [row.measured for row in self.rows if row.what in ("seconds between results", "latency")]
+        of_whole = [row.measured for row in self.rows if row.what in (BETWEEN, LATENCY)]
         view = view_of(type(problem))(problem, result, (self.timeline, of_whole[0] if of_whole else None))
         return write_report(view, folder)
 
@@ -116,22 +129,14 @@ class ClusterRun:
 
     def to_records(self) -> list[dict[str, object]]:
         """The rows as plain data."""
-        return [{**asdict(row), "off": row.off} for row in self.rows]
-
-    def to_pandas(self) -> Any:
-        """The rows as a table of pandas."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_records())
+        return [{**asdict(row), "unit": row.unit, "off": row.off} for row in self.rows]
 
     def explain(self) -> str:
         """What was measured, in sentences."""
-        done = len(self.outputs)
-        first = f"{done} of {self.inputs} inputs were finished"
-        equal = {None: "", 0.0: ", with the outputs of the whole model bit for bit"}.get(
-            self.difference, f", with the outputs of the whole model within {self.difference or 0.0:.1e}"
-        )
-        lines = [f"{first}{equal}."]
+        apart = "not even closely" if self.difference == math.inf else f"within {self.difference or 0.0:.1e}"
+        within = apart if self.difference else "bit for bit"
+        equal = "" if self.difference is None else f", with the outputs of the whole model {within}"
+        lines = [f"{len(self.outputs)} of {self.inputs} inputs were finished{equal}."]
         lines += [f"{taken} took over from {lost}." for lost, taken in self.moved.items()]
         lines += [f"The run ended early: {self.reason}."] if self.reason else []
         worst = self.worst
@@ -140,125 +145,99 @@ class ClusterRun:
         return "\n".join([*lines, *([self.better] if self.better else [])])
 
 
-def steady(moments: Sequence[float]) -> float:
-    """Seconds between two results once the pipeline is full.
-
-    Examples
-    --------
-    >>> steady([0.0, 5.0, 6.0, 7.0, 8.0])
-    1.0
-    """
-    ends = sorted(moments)
-    first = min(int(WARMING * len(ends)), max(0, len(ends) - 2))
-    return (ends[-1] - ends[first]) / max(1, len(ends) - 1 - first)
-
-
-def compared(
-    carried: Carried, plan: Plan, predicted: Mapping[str, float | None], stages: Sequence[float] | None
-) -> tuple[Row, ...]:
-    """The rows of a run.
+def per_input(timeline: Timeline, *, together: bool = False) -> dict[str, float]:
+    """Seconds for which every device computes and sends for an input, and the bytes that it sends, as rows.
 
     Parameters
     ----------
-    predicted
-        ``"seconds between results"``, ``"latency"`` and seconds of ``"link A to B"`` as planned, as far as known.
-    stages
-        Seconds of every part as planned.
+    together
+        Whether devices compute, send and receive one after the other, so that only all of it can be measured.
     """
-    rows: list[Row] = []
-    done = sorted(carried.ended)
-    skipped = min(int(WARMING * len(done)), max(0, len(done) - 1))
-    latency = [carried.ended[index] - carried.began[index] for index in done]
-    if len(done) > 1 and not plan.one_by_one:
-        period = steady(list(carried.ended.values()))
-        rows.append(Row("seconds between results", "s", predicted.get("seconds between results"), period))
-        bottleneck = predicted.get("seconds between results")
-        rows.append(Row("inputs per second", "1/s", 1.0 / bottleneck if bottleneck else None, 1.0 / period))
-    if latency and plan.one_by_one:
-        rows.append(Row("latency", "s", predicted.get("latency"), statistics.median(latency[skipped:])))
-    for number, part in enumerate(plan.parts):
-        took = [
-            event.end - event.begin
-            for device in part.devices
-            for event in carried.events.get(device, ())
-            if event.kind == "run" and event.part == number
-        ]
-        if took:
-            named = f"part {number} on {', '.join(part.devices)}"
-            rows.append(Row(named, "s", None if stages is None else stages[number], statistics.median(took)))
-    sends: dict[tuple[str, str], list[tuple[float, int]]] = {}
-    for device, events in carried.events.items():
-        for event in events:
-            if event.kind == "send":
-                targets = plan.parts[event.target].devices
-                key = device, targets[event.index % len(targets)]
-                sends.setdefault(key, []).append((event.end - event.begin, event.bytes))
-    for (source, target), each in sends.items():
-        link = f"link {source} to {target}"
-        rows.append(Row(link, "s", predicted.get(link), statistics.median(seconds for seconds, _ in each)))
-        rows.append(Row(f"{link}, bytes", "bytes", predicted.get(f"{link}, bytes"), each[0][1]))
-    for name, most in carried.memory_bytes.items():
-        rows.append(Row(f"memory of {name}", "bytes", predicted.get(f"memory of {name}"), float(most)))
-    return tuple(rows)
+    inputs = max(1, len(np.unique(timeline.activities.round)))
+    found: dict[str, float] = {}
+    seconds, size = busy_seconds(timeline) / inputs, moved_bytes(timeline)
+    for row, resource in enumerate(timeline.resources):
+        if resource.kind == "device" or together:
+            what = f"{resource.name}{COMPUTES}"
+            found[what] = found.get(what, 0.0) + float(seconds[row])
+        elif resource.kind != "receive_port":
+            found[f"{resource.name}{SENDS}"] = float(seconds[row])
+            found[f"{resource.name}{SENDS}{BYTES}"] = size[row] / inputs
+    return found
 
 
-def measured_timeline(carried: Carried, plan: Plan, planned: Timeline | None) -> Timeline:
-    """What happened, from the first event on, with the resources and names of the planned timeline, if there is one."""
-    devices = list(carried.events)
-    kinds: tuple[ResourceKind, ...] = ("device", "send_port", "receive_port")
-    resources = tuple(Resource(name, kind, exclusive=False) for kind in kinds for name in devices)
-    names, first = Names(tuple(f"part {part.number}" for part in plan.parts), len(plan.parts), 0), 0
-    if planned is not None:
-        resources, names = planned.resources, planned.names
-        first = len(names.texts) - len(plan.parts) if plan.chain else 0
+def compared(
+    problem: Pipeline | Placement, solution: Stages | Schedule, timeline: Timeline, carried: Carried, plan: Plan
+) -> tuple[Row, ...]:
+    """The rows of a run, of which the timeline says what happened."""
+    judged = problem.evaluate(solution)  # type: ignore[arg-type]
+    predicted: dict[str, float | None] = {}
+    if judged.timeline is not None:
+        predicted |= per_input(judged.timeline, together=plan.links is None and getattr(problem, "load", "") == "sum")
+        predicted |= {f"{MEMORY}{name}": float(most) for name, most in problem.memory_by_device(solution).items()}
+        predicted[LATENCY] = judged.timeline.end
+    if isinstance(details := judged.details, PipelineDetails):
+        predicted |= {LATENCY: details.latency_seconds, PER_SECOND: details.inputs_per_second}
+        predicted[BETWEEN] = details.bottleneck_seconds
+    measured: dict[str, float] = {}
+    numbers, place = np.unique(timeline.activities.round, return_inverse=True)
+    begins, ends = np.full(len(numbers), np.inf), np.zeros(len(numbers))
+    np.minimum.at(begins, place, timeline.activities.start)
+    np.maximum.at(ends, place, timeline.activities.end)
+    full = int(WARMING * len(numbers))
+    if len(numbers) > 1 and not plan.one_by_one:
+        measured[BETWEEN] = float(np.mean(np.diff(np.sort(ends)[full:])))
+        measured[PER_SECOND] = 1.0 / measured[BETWEEN]
+    elif len(numbers):
+        measured[LATENCY] = float(np.median((ends - begins)[full:]))
+    measured |= {what: value for what, value in per_input(timeline).items() if value > 0.0}
+    measured |= {f"{MEMORY}{name}": float(most) for name, most in carried.memory_bytes.items()}
+    return tuple(Row(what, predicted.get(what), value) for what, value in measured.items())
+
+
+def measured_timeline(carried: Carried, plan: Plan, planned: Timeline) -> Timeline:
+    """What happened, from the first event on, with the resources of the planned timeline."""
+    resources, names = planned.resources, planned.names
+    texts = (*names.texts, *(f"part {part.number + 1}" for part in plan.parts))
     where = {(resource.kind, resource.name): row for row, resource in enumerate(resources)}
-    ids = {name: row for row, name in enumerate(names.texts)}
-    what = [
-        first + part.number if planned is None or plan.chain else ids[plan.operators[part.number][0]]
-        for part in plan.parts
-    ]
-    recorder = Recorder()
-    origin = min((event.begin for events in carried.events.values() for event in events), default=0.0)
-    rows = [(event.begin, event.end, device, event) for device, events in carried.events.items() for event in events]
-    for begin, end, device, event in sorted(rows, key=lambda row: row[:2]):
-        add = partial(
-            recorder.activity, what=what[event.part], start=begin - origin, end=end - origin, number=event.index
-        )
-        if event.kind == "run":
-            add(ActivityKind.RUN, where["device", device])
+    recorder, first = Recorder(), min((event.begin for _, event in carried.events), default=0.0)
+    for device, event in sorted(carried.events, key=lambda row: row[1].begin):
+        begin, end, what, number = event.begin - first, event.end - first, len(names.texts) + event.part, event.index
+        if number not in carried.outputs:
             continue
-        targets = plan.parts[event.target].devices
-        ends: tuple[tuple[ResourceKind, str], ...] = (
-            ("send_port", device),
-            ("receive_port", targets[event.index % len(targets)]),
-        )
-        if all(each in where for each in ends):
-            row = recorder.rows
-            add(ActivityKind.SEND, where[ends[0]], size=event.bytes, twin=row + 1)
-            add(ActivityKind.RECEIVE, where[ends[1]], size=event.bytes, twin=row)
+        if event.target is None:
+            recorder.activity(ActivityKind.RUN, where["device", device], what, begin, end, number=number)
+            continue
+        port = where.get(("channel", "channel"), where["send_port", device])
+        receive = where["receive_port", plan.parts[event.target].turn(number)]
+        size, row = event.bytes, recorder.rows
+        recorder.activity(ActivityKind.SEND, port, what, begin, end, size=size, number=number, twin=row + 1)
+        recorder.activity(ActivityKind.RECEIVE, receive, what, begin, end, size=size, number=number, twin=row)
+    names = Names(texts, names.operators, names.tensors)
     return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes())
 
 
 def with_measured_times(
-    problem: Pipeline | Placement, solution: Stages | Schedule, rows: Sequence[Row], plan: Plan, seconds: float
+    problem: Pipeline | Placement, solution: Stages | Schedule, rows: Sequence[Row], seconds: float
 ) -> str | None:
     """Solve once more, with operators and links as slow as they were measured; say what the best plan would be."""
+    from opweave.solvers.questions.changes import rebuilt
     from opweave.solvers.solve import solve
 
     if problem.costs is None:
         return None
-    by_name = {row.what: row for row in rows}
-    factors: dict[str, list[float]] = {}
-    for number, part in enumerate(plan.parts):
-        row = by_name.get(f"part {number} on {', '.join(part.devices)}")
-        if row is not None and row.predicted:
-            for device in part.devices:
-                factors.setdefault(device, []).append(row.measured / row.predicted)
-    slower = {device: statistics.median(each) for device, each in factors.items()}
-    costs = scaled(problem.costs, slower)
-    cluster = _relinked(problem.cluster, by_name)
-    altered = problem.model_copy(update={"costs": costs, "cluster": cluster})
-    changed: Problem[Any, Any] = type(problem).model_validate(altered.model_dump())
+    slower = {row.what: row.measured / row.predicted for row in rows if row.predicted and row.measured}
+    table = {
+        operator: {device: took * slower.get(f"{device}{COMPUTES}", 1.0) for device, took in times.items()}
+        for operator, times in problem.known_seconds.items()
+    }
+    cluster, names = problem.cluster, list(problem.cluster.device_index)
+    if len(names) > 1:
+        rates = cluster.direct_bandwidth.copy()
+        for row, name in enumerate(names):
+            rates[row] /= slower.get(f"{name}{SENDS}", 1.0)
+        cluster = rebuilt(cluster, bandwidth=rates.tolist(), rates=None, shared=None)
+    changed: Problem[Any, Any] = rebuilt(problem, costs=Costs.from_table(table), cluster=cluster)
     kept = changed.evaluate(solution)
     if not kept.feasible or not kept.objective:
         return None  # a schedule whose times the measured ones do not keep
@@ -268,33 +247,7 @@ def with_measured_times(
     gain = 1.0 - float(found.objective) / float(kept.objective)
     if gain < 0.01:
         return "With the measured times this plan is still the best that is known, within 1 %."
-    if isinstance(found.solution, Stages):
-        words = "; ".join(f"{stage.device}: {len(stage.operators)} operators" for stage in found.solution.stages)
-    else:
-        words = "another placement"
-    return f"With the measured times the best plan is {words}: {gain:.0%} faster."
-
-
-def scaled(costs: Costs, factors: Mapping[str, float]) -> Costs:
-    """Costs with every device slower or faster by a factor."""
-    batches = len(costs.batches)
-    factor = np.repeat([factors.get(device, 1.0) for device in costs.devices], batches)
-    table = tuple(
-        tuple(None if entry is None else entry * by for entry, by in zip(row, factor.tolist(), strict=True))
-        for row in costs.table
-    )
-    return costs.model_copy(update={"table": table})
-
-
-def _relinked(cluster: Cluster, rows: Mapping[str, Row]) -> Cluster:
-    """The cluster with links as fast as they were measured, where they were used."""
-    if cluster.bandwidth is None:
-        return cluster
-    names = list(cluster.device_index)
-    matrix = [list(row) for row in cluster.bandwidth]
-    for a, source in enumerate(names):
-        for b, target in enumerate(names):
-            row = rows.get(f"link {source} to {target}")
-            if row is not None and row.predicted and row.measured > 0.0 and matrix[a][b] > 0.0:
-                matrix[a][b] *= row.predicted / row.measured
-    return Cluster.model_validate({**cluster.model_dump(), "bandwidth": matrix})
+    placed = found.plan.devices_by_operator().values()
+    counts = Counter(device for devices in placed for device in devices)
+    words = ", ".join(f"{count} operators on {device}" for device, count in counts.items())
+    return f"With the measured times the best plan has {words}: {gain:.0%} faster."

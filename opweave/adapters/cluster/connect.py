@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError
@@ -14,10 +14,22 @@ from opweave.problems.units import readable_bytes
 if TYPE_CHECKING:
     from distributed import Client
 
-logger = logging.getLogger("opweave")
+SECONDS_TO_JOIN, SECONDS_TO_ANSWER, SECONDS_TO_LOOK = 30.0, 600.0, 1.0
+"""Longest waits for a scheduler, and for one answer of a worker; seconds between two looks whether all are there."""
 
-SECONDS_TO_JOIN = 30.0
-"""Seconds in which local workers must have started, and a scheduler must have answered."""
+
+class LostError(EngineError):
+    """A worker that is gone, or a part that failed.
+
+    Attributes
+    ----------
+    device
+        Its name; empty if all workers are still there.
+    """
+
+    def __init__(self, why: str, device: str = "") -> None:
+        super().__init__(why)
+        self.device = device
 
 
 @contextmanager
@@ -44,19 +56,15 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
         raise SolverNotAvailableError("clusters need a package; to get it: pip install 'opweave[dask]'") from None
     if (scheduler is None) == (local is None):
         raise InvalidInputError("give either the address of a scheduler or a number of local workers")
-    if scheduler is not None:
+    names = [f"worker-{number}" for number in range(local)] if isinstance(local, int) else local or ()
+    with ExitStack() as stack:
+        target = stack.enter_context(_local(names)) if scheduler is None else scheduler
         try:
-            client = Client(scheduler, timeout=SECONDS_TO_JOIN, direct_to_workers=True)
+            client = stack.enter_context(Client(target, timeout=SECONDS_TO_JOIN, direct_to_workers=True))
         except (OSError, ValueError) as error:
             raise EngineError(
                 f"no scheduler answers at {scheduler!r}: {error or 'timed out'}; start one with 'dask scheduler'"
             ) from None
-        with client:
-            yield client
-        return
-    names = [f"worker-{number}" for number in range(local)] if isinstance(local, int) else list(local or ())
-    with _local(names) as cluster, Client(cluster, direct_to_workers=True) as client:
-        client.wait_for_workers(len(names), timeout=SECONDS_TO_JOIN)
         yield client
 
 
@@ -67,103 +75,147 @@ def _local(names: Sequence[str]) -> Any:
     if not names:
         raise InvalidInputError("no worker is asked for; ask for at least one")
     nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
-    return SpecCluster(
-        scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard": False, "port": 0}},
-        workers={name: {"cls": Nanny, "options": {**nanny, "name": name}} for name in names},
-        silence_logs=logging.ERROR,
-    )
+    try:
+        return SpecCluster(
+            scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard": False, "port": 0}},
+            workers={name: {"cls": Nanny, "options": {**nanny, "name": name}} for name in names},
+            silence_logs=logging.ERROR,
+        )
+    except RuntimeError as error:
+        raise EngineError(
+            f"local workers did not start: {error} A script must start them under: if __name__ == '__main__'"
+        ) from None
 
 
-def addresses(client: Client) -> dict[str, str]:
-    """Address of every worker, by its name.
+class Workers:
+    """The workers of a cluster that have the names of some devices.
+
+    Parameters
+    ----------
+    client
+        A client of ``distributed``.
+    devices
+        Names of devices; None for all workers that are there.
 
     Raises
     ------
     InvalidInputError
-        When there is none, or two have one name.
-    """
-    here = alive(client)
-    rows: dict[str, Any] = {}
-    for _ in range(20):  # the client renews what it knows of the scheduler in between, without the workers
-        rows = client.scheduler_info(n_workers=-1)["workers"]
-        if here <= rows.keys():
-            break
-    rows = {address: row for address, row in rows.items() if address in here}
-    if not rows:
-        raise InvalidInputError(
-            "the scheduler has no worker; start one on each device: dask worker ADDRESS --name NAME"
-        )
-    names = Counter(str(row["name"]) for row in rows.values())
-    twice = next((name for name, count in names.items() if count > 1), None)
-    if twice is not None:
-        raise InvalidInputError(f"{names[twice]} workers are named {twice!r}; give each device a name of its own")
-    return {str(row["name"]): address for address, row in sorted(rows.items(), key=lambda pair: str(pair[1]["name"]))}
-
-
-def alive(client: Client) -> set[str]:
-    """Addresses of the workers that are there now."""
-    return set(client.nthreads())
-
-
-def assigned(client: Client, devices: Sequence[str]) -> dict[str, str]:
-    """Address of the worker for each device: the one with its name; where no name fits, in the order of names.
-
-    Raises
-    ------
-    InvalidInputError
-        When a device has no worker.
-    """
-    found = addresses(client)
-    named = [device for device in devices if device in found]
-    if named and len(named) < len(devices):
-        lacking = next(device for device in devices if device not in found)
-        raise InvalidInputError(
-            f"no worker is named {lacking!r}; the workers are {', '.join(map(repr, found))}: start it with "
-            f"--name {lacking}"
-        )
-    if named:
-        return {device: found[device] for device in devices}
-    if len(found) < len(devices):
-        raise InvalidInputError(
-            f"the plan uses {len(devices)} devices ({', '.join(devices)}), and there are only {len(found)} workers"
-        )
-    chosen = dict(zip(devices, found.values(), strict=False))
-    logger.info("no worker has the name of a device; taken in order: %s", dict(zip(devices, found, strict=False)))
-    return chosen
-
-
-def check_workers(client: Client, needed: Mapping[str, int]) -> None:
-    """Check that the workers have ONNX Runtime and memory for the bytes that are ``needed`` at each address.
-
-    Raises
-    ------
+        When a device has no worker, or two workers have one name.
     EngineError
-        Names the first one that lacks a package or memory.
+        When the scheduler does not answer.
+
+    Attributes
+    ----------
+    about
+        What the scheduler knows of each, by name.
     """
-    names = {address: name for name, address in addresses(client).items()}
-    for address, lacking in client.run(_lacking, workers=list(needed)).items():
-        if lacking:
-            raise EngineError(
-                f"worker {names[address]!r} lacks {lacking}; install it there: pip install 'opweave[onnx,ort,dask]'"
+
+    def __init__(self, client: Client, devices: Sequence[str] | None = None) -> None:
+        self.client = client
+        found = self.there()
+        if not found:
+            raise InvalidInputError(
+                "the scheduler has no worker; start one on each device: dask worker ADDRESS --name NAME"
             )
+        for device in devices or ():
+            if device not in found:
+                raise InvalidInputError(
+                    f"no worker is named {device!r}; the workers are {', '.join(map(repr, found))}: start one with "
+                    f"--name {device}"
+                )
+        self.about = {device: found[device] for device in devices or sorted(found)}
 
-    for address, room in client.run(_room, workers=list(needed)).items():
-        if needed[address] > room:
-            raise EngineError(
-                f"worker {names[address]!r} has room for {readable_bytes(room)}, and its part of the model has weights "
-                f"of {readable_bytes(needed[address])}; give it more memory, or plan with its memory as a limit"
-            )
+    def there(self) -> dict[str, Mapping[str, Any]]:
+        """All workers that are there now, by name.
 
+        Raises
+        ------
+        InvalidInputError
+            When two workers have one name.
+        EngineError
+            When the scheduler does not answer.
+        """
+        try:
+            known = self.client.sync(self.client.scheduler.identity, n_workers=-1)
+        except OSError as error:
+            raise EngineError(f"the scheduler is gone: {error}") from None
+        found: dict[str, Mapping[str, Any]] = {}
+        for address, row in known["workers"].items():
+            name = str(row["name"])
+            if name in found:
+                raise InvalidInputError(f"several workers are named {name!r}; give each device a name of its own")
+            found[name] = {**row, "address": address}
+        return found
 
-def _room(dask_worker: Any) -> int:
-    """Bytes that a worker may use."""
-    import psutil  # type: ignore[import-untyped]
+    def loss(self, wait: float = 0.0) -> LostError | None:
+        """The first worker that is no longer where it was; the scheduler may hear of that a little late."""
+        time.sleep(wait)
+        left = self.there()
+        for name, row in self.about.items():
+            if name not in left or left[name]["address"] != row["address"]:
+                return LostError(f"the worker of {name!r} is gone", name)
+        return None
 
-    free = int(psutil.virtual_memory().available)
-    return min(free, int(dask_worker.memory_manager.memory_limit or free))
+    def answers(self, futures: Mapping[str, Any], seconds: float = SECONDS_TO_ANSWER) -> dict[str, Any]:
+        """What workers answer, by name.
 
+        Raises
+        ------
+        LostError
+            When a worker is gone, does not answer for some seconds, or failed.
+        """
+        found, until, looked = dict[str, Any](), time.time() + seconds, time.time()
+        while len(found) < len(futures):
+            time.sleep(0.005)
+            for name, future in futures.items():
+                try:
+                    if future.done():
+                        found[name] = future.result()
+                except Exception as error:
+                    why = f"worker {name!r} failed: {' '.join(str(error).split())[:300]}"
+                    raise self.loss(SECONDS_TO_LOOK) or LostError(why) from None
+            if time.time() > looked + SECONDS_TO_LOOK:
+                looked, lost = time.time(), self.loss()
+                if lost is not None:
+                    raise lost
+            if time.time() > until:
+                silent = next(name for name in futures if name not in found)
+                raise LostError(f"worker {silent!r} has not answered for {seconds:.0f} s")
+        return found
 
-def _lacking() -> str:
-    from importlib.util import find_spec
+    def ask(self, question: Any, given: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        """Call a function, or make an actor, on every worker, all at once.
 
-    return " and ".join(name for name in ("onnxruntime", "onnx", "psutil") if find_spec(name) is None)
+        Parameters
+        ----------
+        question
+            The function, or the class of an actor.
+        given
+            Its arguments by name of the worker.
+
+        Raises
+        ------
+        LostError
+            For a worker that is gone, does not answer, or cannot do it.
+        """
+        futures = {}
+        for name, row in self.about.items():
+            arguments = given[name] if given else ()
+            futures[name] = self.client.submit(question, *arguments, workers=[row["address"]], pure=False, **options)
+        return self.answers(futures)
+
+    def check_room(self, needed: Mapping[str, int]) -> None:
+        """Check that each one may use the bytes of memory that it needs.
+
+        Raises
+        ------
+        EngineError
+            Names the first one that may not.
+        """
+        for name, row in self.about.items():
+            room = row["memory_limit"]
+            if room and needed[name] > room:
+                raise EngineError(
+                    f"worker {name!r} has room for {readable_bytes(room)}, and its part of the model has weights and "
+                    f"inputs of {readable_bytes(needed[name])}; give it more memory, or plan with its memory as a limit"
+                )

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from opweave.adapters.cluster.station import RESULT, Link, Part, Route
+import numpy as np
+
+from opweave.adapters.cluster.station import RESULT, Part, Tensors
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.onnx.pieces import Piece, split_onnx
-from opweave.adapters.runtimes.groups import Group, schedule_groups
+from opweave.adapters.runtimes.groups import Group
+from opweave.adapters.verify.parts import parts_of
 from opweave.problems.cluster import Cluster
-from opweave.problems.errors import InvalidInputError, LimitExceededError
-from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
+from opweave.problems.errors import LimitExceededError
+from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 
 LARGEST_PIECE = 2**31 - 2**20
 """Bytes of a piece that ONNX Runtime can open from memory."""
+
+Links = Mapping[str, Mapping[str, tuple[float, float]]]
+"""Latency and bytes per second, [from][to]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +35,25 @@ class Plan:
     ----------
     parts
         In the order in which an input passes through them.
-    feeds
-        Inputs of the model that every part gets from outside.
     outputs
         The model's outputs.
-    operators
-        Operators of every part.
+    whole
+        The whole model, with fixed sizes.
     one_by_one
         Whether one input follows another only when it has left the model.
-    chain
-        Whether every part sends to the next one only.
+    links
+        Emulated links; None to send as fast as the network does.
+    shared, alone
+        For emulated links: whether one channel carries all messages, and whether a device does one thing at a time.
     """
 
     parts: tuple[Part, ...]
-    feeds: Mapping[int, tuple[str, ...]]
     outputs: tuple[str, ...]
-    operators: tuple[tuple[str, ...], ...]
+    whole: bytes = b""
     one_by_one: bool = False
-    chain: bool = True
+    links: Links | None = None
+    shared: bool = False
+    alone: bool = False
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -56,14 +61,13 @@ class Plan:
         return tuple(dict.fromkeys(device for part in self.parts for device in part.devices))
 
 
-def parts_of(
+def plan_of(
     model: PathLike,
+    problem: Pipeline | Placement,
     solution: Stages | Schedule,
     *,
-    problem: Pipeline | Placement | None = None,
-    seconds: Sequence[float] | None = None,
+    emulate: Cluster | None = None,
     dims: Mapping[str, int] | None = None,
-    one_by_one: bool = False,
 ) -> Plan:
     """Cut a model as a plan says.
 
@@ -71,145 +75,102 @@ def parts_of(
     ----------
     model
         The ONNX file that was planned.
+    problem
+        What was planned; it says where a pipeline's inputs arrive, and whether they follow each other.
     solution
         Stages of a pipeline, or a schedule, which is cut into groups of operators.
-    problem
-        The problem, which says where a pipeline's inputs arrive.
-    seconds
-        What every part takes on its device, to emulate devices.
+    emulate
+        The cluster whose devices and links are emulated.
     dims
         Sizes for open dimensions, as they were planned.
-    one_by_one
-        See :class:`Plan`.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
         When the plan belongs to another model, or a piece is too large to be sent.
     """
-    graph = load(model, dims=dims)
-    chain = isinstance(solution, Stages)
-    if isinstance(solution, Stages):
-        groups = tuple(Group(stage.device, stage.operators) for stage in solution.stages)
-        teams = [stage.devices for stage in solution.stages]
-    else:
-        groups = schedule_groups(graph, solution)
-        teams = [(group.device,) for group in groups]
-    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        pieces = split_onnx(model, groups, folder, dims=dims)
-        files = [piece.path.read_bytes() for piece in pieces]
-        beside = any(path.suffix == ".data" for path in Path(folder).iterdir())
-    for number, file in enumerate(files):
-        if len(file) > LARGEST_PIECE or beside:
-            raise LimitExceededError(
-                f"part {number} of the model has more than 2 GiB of weights, which ONNX Runtime cannot open from "
-                "memory; plan with more devices, or smaller stages"
-            )
-    everywhere = not chain or (isinstance(problem, Pipeline) and problem.inputs == "everywhere")
-    made = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
-    outputs = _outputs(model)
-    needs = [_needs(pieces, number, made, chain, everywhere) for number in range(len(pieces))]
-    parts, feeds = [], {}
-    for number, (piece, file) in enumerate(zip(pieces, files, strict=True)):
-        routes = _routes(pieces, number, made, needs, chain, everywhere)
-        leaving = tuple(name for name in outputs if made.get(name) == number)
-        if leaving:
-            routes = (*routes, Route(RESULT, leaving))
-        fed = tuple(name for name in needs[number] if name not in made and (everywhere or number == 0))
-        feeds[number] = fed
+    graph, chain = load(model, dims=dims), isinstance(solution, Stages)
+    groups = parts_of(graph, solution)
+    (whole, file), *_ = cut(model, [Group("all", graph.operator_ids)], dims)
+    pieces, files = zip(*cut(model, groups, dims), strict=True)
+    pipeline = problem if isinstance(problem, Pipeline) else None
+    chained = solution.stages if isinstance(solution, Stages) else ()
+    teams = [stage.devices for stage in chained] or [(group.device,) for group in groups]
+    home = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
+    outside: tuple[str, ...] = ()
+    if pipeline is not None and pipeline.inputs == "first":
+        outside = whole.inputs
+        home |= dict.fromkeys(outside, 0)  # the first part hands them on
+    needs = [_needed(pieces[number:] if chain else [pieces[number]], number, home) for number in range(len(pieces))]
+    parts = []
+    for number, (piece, (device, operators)) in enumerate(zip(pieces, groups, strict=True)):
+        later = range(number + 1, min(number + 2, len(pieces)) if chain else len(pieces))
+        routes = {k: tuple(name for name in needs[k] if chain or home[name] == number) for k in later}
+        routes[RESULT] = tuple(name for name in whole.outputs if home.get(name) == number)
+        given = outside if number == 0 else ()
         parts.append(
             Part(
-                number,
-                tuple(teams[number]),
-                file,
-                piece.inputs,
-                piece.outputs,
-                needs[number],
-                routes,
-                None if seconds is None else seconds[number],
+                number=number,
+                devices=teams[number],
+                model=files[number],
+                inputs=piece.inputs,
+                outputs=piece.outputs,
+                given=given or tuple(name for name in piece.inputs if name not in home),
+                needs=frozenset(needs[number]),
+                routes={target: names for target, names in routes.items() if names},
+                seconds=None if emulate is None else sum(problem.known_seconds[op][device] for op in operators),
             )
         )
-    return Plan(tuple(parts), feeds, outputs, tuple(group.operators for group in groups), one_by_one, chain)
-
-
-def whole_model(model: PathLike, dims: Mapping[str, int] | None) -> bytes:
-    """The whole model as one file with fixed sizes, as its parts are written."""
-    operators = tuple(op.id for op in load(model, dims=dims).operators)
-    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        (piece,) = split_onnx(model, [Group("all", operators)], folder, dims=dims)
-        return piece.path.read_bytes()
-
-
-def _outputs(model: PathLike) -> tuple[str, ...]:
-    import onnx
-
-    return tuple(value.name for value in onnx.load(model, load_external_data=False).graph.output)
-
-
-def _needs(
-    pieces: Sequence[Piece], number: int, made: Mapping[str, int], chain: bool, everywhere: bool
-) -> tuple[str, ...]:
-    """What comes in to a part. In a chain, also what later parts read of earlier ones."""
-    readers = pieces[number:] if chain else pieces[number : number + 1]
-    own = pieces[number].inputs
-    found = dict.fromkeys(
-        name
-        for piece in readers
-        for name in piece.inputs
-        if (made[name] < number if name in made else not everywhere or name in own)
+    return Plan(
+        tuple(parts),
+        whole.outputs,
+        file,
+        one_by_one=pipeline is None or pipeline.objective == "latency",
+        links=None if emulate is None else _links(emulate, 1.0 if pipeline is None else pipeline.compression),
+        shared=emulate is not None and pipeline is not None and pipeline.channel == "shared",
+        alone=emulate is not None and pipeline is not None and pipeline.load == "sum",
     )
-    return tuple(found)
 
 
-def _routes(
-    pieces: Sequence[Piece],
-    number: int,
-    made: Mapping[str, int],
-    needs: Sequence[tuple[str, ...]],
-    chain: bool,
-    everywhere: bool,
-) -> tuple[Route, ...]:
-    """Where a part sends what."""
-    if chain:
-        if number + 1 == len(pieces):
-            return ()
-        carried = tuple(name for name in needs[number + 1] if name in made or not everywhere)
-        return (Route(number + 1, carried),)
-    routes = []
-    for reader in range(number + 1, len(pieces)):
-        sent = tuple(name for name in pieces[reader].inputs if made.get(name) == number)
-        if sent:
-            routes.append(Route(reader, sent))
-    return tuple(routes)
+def cut(model: PathLike, groups: Sequence[Group], dims: Mapping[str, int] | None = None) -> list[tuple[Piece, bytes]]:
+    """The pieces of a model, and their files.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the groups do not fit the model, or a piece is too large to be sent.
+    """
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        pieces = split_onnx(model, groups, folder, dims=dims)
+        sizes = [each.stat().st_size for each in Path(folder).iterdir()]
+        if len(sizes) > len(pieces) or max(sizes) > LARGEST_PIECE:  # weights beside a piece
+            raise LimitExceededError(
+                "the model, or a part of it, has more than 2 GiB of weights, which ONNX Runtime cannot open from "
+                "memory; plan a smaller model"
+            )
+        return [(piece, piece.path.read_bytes()) for piece in pieces]
 
 
-def emulated_links(cluster: Cluster, compression: float = 1.0) -> dict[str, dict[str, Link]]:
-    """The links of a cluster, [from][to]."""
-    names = list(cluster.device_index)
-    rates, latencies = cluster.effective_bandwidth, cluster.effective_latency
-    return {
-        source: {
-            target: Link(float(latencies[a, b]), float(rates[a, b]) * compression)
-            for b, target in enumerate(names)
-            if a != b and rates[a, b] > 0 and math.isfinite(rates[a, b])
-        }
-        for a, source in enumerate(names)
-    }
+def _needed(readers: Sequence[Piece], number: int, home: Mapping[str, int]) -> tuple[str, ...]:
+    """What a part gets from earlier ones, so that it and those after it can run."""
+    names = dict.fromkeys(name for piece in readers for name in piece.inputs)
+    return tuple(name for name in names if home.get(name, number) < number)
 
 
-def predicted_seconds(
-    plan_details: Any, problem: Pipeline | Placement | None, solution: Stages | Schedule
-) -> tuple[float, ...] | None:
-    """Seconds of every stage as planned; None where nothing says so."""
-    if isinstance(plan_details, PipelineDetails):
-        return tuple(stage.compute_seconds for stage in plan_details.stages)
-    if problem is None or problem.costs is None:
-        return None
-    if isinstance(solution, Stages):
-        groups: Sequence[Group] = [Group(stage.device, stage.operators) for stage in solution.stages]
-    else:
-        groups = schedule_groups(problem.graph, solution)
-    try:
-        return tuple(sum(problem.known_seconds[op][group.device] for op in group.operators) for group in groups)
-    except KeyError as missing:
-        raise InvalidInputError(f"the costs say nothing about {missing.args[0]!r}; give those of this model") from None
+def _links(cluster: Cluster, compression: float) -> Links:
+    """The links of a cluster, or the best chains of them."""
+    names, rates, latencies = list(cluster.device_index), cluster.effective_bandwidth, cluster.effective_latency
+    links: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in names}
+    for a, b in np.argwhere(rates > 0.0).tolist():
+        links[names[a]][names[b]] = float(latencies[a, b]), float(rates[a, b]) * compression
+    return links
+
+
+def random_inputs(model: bytes, count: int) -> list[Tensors]:
+    """Inputs of a model, one mapping for each."""
+    from onnx import load_model_from_string
+
+    from opweave.adapters.onnx.session import random_feeds
+
+    proto = load_model_from_string(model)
+    return [dict(random_feeds(proto, seed)) for seed in range(count)]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +24,6 @@ WAITING = 2
 
 RESULT = -1
 """The target of tensors that leave the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Tensors that a part sends on, and to which part; ``RESULT`` for the model's outputs."""
-
-    part: int
-    tensors: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +40,12 @@ class Part:
         The piece as an ONNX file.
     inputs, outputs
         Tensors that the piece reads and makes.
+    given
+        Inputs of the model that are there before the first input is run.
     needs
-        Tensors that come in: those that it reads, and those that it passes on.
+        Tensors that come from other parts: those that it reads, and those that it passes on.
     routes
-        Where its tensors go.
+        Tensors that it hands on, by the number of the part that gets them; ``RESULT`` for the model's outputs.
     seconds
         What the device would take for it; None to take what it takes.
     """
@@ -59,56 +53,54 @@ class Part:
     number: int
     devices: tuple[str, ...]
     model: bytes = field(repr=False)
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    needs: tuple[str, ...]
-    routes: tuple[Route, ...]
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    needs: frozenset[str] = frozenset()
+    routes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     seconds: float | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """An emulated link: seconds until the first byte arrives, and bytes per second."""
-
-    latency: float
-    rate: float
-
-    def seconds(self, size: int) -> float:
-        """Seconds that a message takes."""
-        return self.latency + size / self.rate if size else 0.0
+    def turn(self, index: int) -> str:
+        """The device that runs it for an input."""
+        return self.devices[index % len(self.devices)]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a station did: which part, for which input, from when to when on its own clock, in seconds."""
+    """A part that ran for an input, or sent to the part ``target``; from when to when on its own clock, in seconds."""
 
-    kind: Literal["run", "send"]
     part: int
     index: int
     begin: float
     end: float
-    target: int = RESULT
+    target: int | None = None
     bytes: int = 0
 
 
-@dataclass(slots=True)
-class Box:
-    """The inbox of a part: what has come in for every input, and when it was complete."""
-
-    part: Part
-    session: Any
-    waiting: dict[int, Tensors] = field(default_factory=dict)
-    complete: dict[int, float] = field(default_factory=dict)
-    space: asyncio.Condition = field(default_factory=asyncio.Condition)
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class News:
-    """What a station reports: results by input with their moments, why it cannot go on, and what it does since when."""
+    """What a station reports.
 
-    results: list[tuple[int, Tensors, float]]
-    trouble: tuple[str, str] | None
-    doing: tuple[str, float]
+    Attributes
+    ----------
+    results, events
+        Outputs by input, and what was done since it was last asked.
+    clock
+        What this machine's clock says.
+    trouble
+        Why it cannot go on.
+    doing
+        What it does, and for how long.
+    grown
+        By how many bytes its memory has grown.
+    """
+
+    results: list[tuple[int, Tensors]]
+    events: list[Event]
+    clock: float
+    trouble: str | None
+    doing: str
+    grown: int
 
 
 class Station:
@@ -118,67 +110,77 @@ class Station:
     ----------
     device
         Its name in the plan.
-    parts
-        All parts of the plan; the station opens those of its device.
+    load
+        All parts of the plan, of which the station opens those of its device, and the model's inputs that these read.
+        Inputs are here before the first one is run, because a plan counts no time for them.
     threads
         Threads within an operator.
     links
-        Emulated links to other devices; None to send as fast as the network does.
+        Seconds until the first byte arrives, and bytes per second, of emulated links to other devices; None to send as
+        fast as the network does.
     alone
-        Whether a device does one thing at a time: compute, send or receive.
+        Whether a device does one thing at a time: compute or send.
     """
 
     def __init__(
         self,
         device: str,
-        parts: tuple[Part, ...],
+        load: tuple[Sequence[Part], Mapping[int, Tensors]],
         threads: int,
-        links: Mapping[str, Link] | None = None,
-        alone: bool = False,
+        links: Mapping[str, tuple[float, float]] | None,
+        alone: bool,
     ) -> None:
-        self.device, self.parts, self.links, self.alone = device, {part.number: part for part in parts}, links, alone
-        self.boxes = {
-            part.number: Box(part, open_part(part.model, threads)) for part in parts if device in part.devices
-        }
-        self.thread = ThreadPoolExecutor(1, thread_name_prefix="part")
+        self.bytes, _ = memory_bytes()
+        self.device, self.links = device, links
+        self.parts, self.inputs = load
+        self.own = [part for part in self.parts if device in part.devices]
+        self.sessions = {part.number: open_part(part.model, threads) for part in self.own}
+        self.thread = ThreadPoolExecutor(1)
+        self.inbox: dict[tuple[int, int], Tensors] = {}
+        self.came: dict[tuple[int, int], float] = {}
+        self.space = asyncio.Condition()
         self.ready: asyncio.PriorityQueue[tuple[int, int]] = asyncio.PriorityQueue()
-        self.out: dict[str, asyncio.Queue[tuple[int, int, Route, Tensors, float]]] = {}
-        self.results: list[tuple[int, Tensors, float]] = []
-        self.events: list[Event] = []
-        self.trouble: tuple[str, str] | None = None
+        self.out: dict[str, asyncio.Queue[tuple[int, int, int, Tensors, float]]] = {}
+        self.turns: Any = asyncio.Lock() if alone else contextlib.nullcontext()
         self.stations: Mapping[str, Any] = {}
-        self.tasks: list[asyncio.Task[None]] = []
-        self.device_free = asyncio.Lock()
-        self.channel_lock = asyncio.Lock()
-        self.channel_free = 0.0
         self.channel: Any = None
-        self.doing: tuple[str, float] = ("nothing", time.time())
-        self.stirred = asyncio.Event()
-        self.most_bytes = self.held_bytes = resident_bytes()
+        self.channel_lock, self.channel_free = asyncio.Lock(), 0.0
+        self.tasks: list[asyncio.Task[None]] = []
+        self.results: list[tuple[int, Tensors]] = []
+        self.events: list[Event] = []
+        self.trouble: str | None = None
+        self.doing = ("waiting", time.time())
 
     async def open(self, stations: Mapping[str, Any], channel: Any = None) -> None:
         """Begin to work. ``channel`` is the station that keeps the one channel that all share."""
         self.stations, self.channel = stations, channel
-        self.tasks = [asyncio.create_task(self._guarded(self._compute(), self.device))]
-        for part in (box.part for box in self.boxes.values()):
-            for route in part.routes:
-                for target in () if route.part == RESULT else self.parts[route.part].devices:
-                    if target != self.device and target not in self.out:
-                        self.out[target] = asyncio.Queue(1)
-                        self.tasks.append(asyncio.create_task(self._guarded(self._send(target), target)))
+        for _ in range(1 if self.links is not None else WAITING):  # so that the next run waits at the thread
+            self._start(self._compute())
+        targets = {k for part in self.own for k in part.routes if k != RESULT}
+        for target in {device for k in targets for device in self.parts[k].devices} - {self.device}:
+            self.out[target] = asyncio.Queue(1)
+            await stations[target].take(np.zeros(1))  # connects both; the first input would wait for that
+            self._start(self._send(target))
+
+    async def take(self, message: object) -> None:
+        """Take any message."""
+
+    async def enter(self, inputs: Sequence[int]) -> None:
+        """Let inputs into the parts that need nothing from others, as fast as these take them."""
+        self._start(self._enter(inputs))
 
     async def put(self, number: int, index: int, tensors: Tensors, not_before: float = 0.0) -> tuple[float, float]:
         """Take tensors for a part; waits while its inbox is full. Returns for how long, and when they came."""
-        box, arrived = self.boxes[number], time.time()
-        async with box.space:
-            await box.space.wait_for(lambda: index in box.waiting or len(box.waiting) < WAITING)
-            box.waiting.setdefault(index, {})
+        key, arrived = (number, index), time.time()
+        async with self.space:
+            await self.space.wait_for(lambda: key in self.inbox or sum(k == number for k, _ in self.inbox) < WAITING)
+            self.inbox.setdefault(key, {})
         waited = time.time() - arrived
         await sleep_until(not_before)
-        box.waiting[index].update(tensors)
+        self.inbox[key].update(tensors)
         came = max(arrived, not_before)
-        box.complete[index] = max(box.complete.get(index, 0.0), came)
-        if all(name in box.waiting[index] for name in box.part.needs):
+        self.came[key] = max(self.came.get(key, 0.0), came)
+        if self.parts[number].needs <= self.inbox[key].keys():
             await self.ready.put((index, number))
         return waited, came
 
@@ -190,123 +192,126 @@ class Station:
             await sleep_until(self.channel_free)
             return begin, self.channel_free
 
-    async def news(self, seconds: float) -> News:
-        """What has happened since it was last asked; waits for it for some seconds."""
-        if not self.results and self.trouble is None:
-            self.stirred.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stirred.wait(), seconds)
-        found, self.results = self.results, []
-        return News(found, self.trouble, self.doing)
-
-    async def log(self) -> tuple[list[Event], int, int]:
-        """All events, and the bytes of memory before the first input and at most."""
-        return self.events, self.held_bytes, self.most_bytes
+    async def news(self) -> News:
+        """What has happened since it was last asked."""
+        clock, grown = time.time(), memory_bytes()[0] - self.bytes
+        doing = f"{self.doing[0]} for {clock - self.doing[1]:.0f} s"
+        found = News(self.results, self.events, clock, self.trouble, doing, grown)
+        self.results, self.events = [], []
+        return found
 
     async def close(self) -> None:
         """Stop everything."""
         for task in self.tasks:
             task.cancel()
         self.thread.shutdown(wait=False, cancel_futures=True)
-        self.boxes.clear()
+        self.sessions.clear()
 
-    async def _guarded(self, work: Any, device: str) -> None:
+    def _start(self, work: Any) -> None:
+        self.tasks.append(asyncio.create_task(self._guarded(work)))
+
+    async def _guarded(self, work: Any) -> None:
         try:
             await work
         except Exception as error:
-            self.trouble = (device, f"{type(error).__name__}: {error}")
-            self.stirred.set()
+            self.trouble = f"{self.device!r} failed: {type(error).__name__}: {error}"
+
+    async def _enter(self, inputs: Sequence[int]) -> None:
+        for index in inputs:
+            for part in self.own:
+                if not part.needs and part.turn(index) == self.device:
+                    await self.put(part.number, index, {})
 
     async def _compute(self) -> None:
         """Run parts, the earliest input first."""
-        loop, free = asyncio.get_running_loop(), 0.0
+        free = 0.0
         while True:
             index, number = await self.ready.get()
-            box = self.boxes[number]
-            held = box.waiting[index]
-            if self.alone:
-                await self.device_free.acquire()
-            begin, moment = time.time(), box.complete.pop(index)
-            self.doing = (f"part {number} on input {index}", begin)
-            feeds = {name: held[name] for name in box.part.inputs}
-            made = await loop.run_in_executor(self.thread, box.session.run, list(box.part.outputs), feeds)
-            end = time.time()
-            if box.part.seconds is not None:  # from when it could begin, however late this process woke up
-                begin = max(free, moment)
-                end = free = max(begin + box.part.seconds, end)
-                await sleep_until(end)
-            if self.alone:
-                self.device_free.release()
-            self.events.append(Event("run", number, index, begin, end))
-            self.most_bytes = max(self.most_bytes, resident_bytes())
+            part, came = self.parts[number], self.came.pop((number, index))
+            known = {**self.inputs.get(index, {}), **self.inbox[number, index]}
+            async with self.turns:
+                self.doing = (f"running part {number} on input {index}", time.time())
+                begin, end = await asyncio.get_running_loop().run_in_executor(self.thread, self._run, part, known)
+                if part.seconds is not None:  # from when it could begin, however late this process woke up
+                    begin = max(free, came)
+                    end = free = max(begin + part.seconds, end)
+                    await sleep_until(end)
+            self.events.append(Event(number, index, begin, end))
             self.doing = ("waiting", time.time())
-            async with box.space:
-                del box.waiting[index]
-                box.space.notify_all()
-            made = dict(zip(box.part.outputs, made, strict=True))
-            await self._hand_on(box.part, index, {**held, **made}, end)
+            async with self.space:
+                del self.inbox[number, index]
+                self.space.notify_all()
+            await self._hand_on(part, index, known, end)
+
+    def _run(self, part: Part, known: Tensors) -> tuple[float, float]:
+        """Run a part, and add what it makes to what is known; when it began and ended."""
+        begin = time.time()
+        made = self.sessions[part.number].run(list(part.outputs), {name: known[name] for name in part.inputs})
+        end = time.time()
+        known.update(zip(part.outputs, made, strict=True))
+        return begin, end
 
     async def _hand_on(self, part: Part, index: int, known: Tensors, moment: float) -> None:
-        for route in part.routes:
-            tensors = {name: known[name] for name in route.tensors}
-            if route.part == RESULT:
-                self.results.append((index, tensors, moment))
-                self.stirred.set()
+        for number, names in part.routes.items():
+            tensors = {name: known[name] for name in names}
+            if number == RESULT:
+                self.results.append((index, tensors))
                 continue
-            devices = self.parts[route.part].devices
-            target = devices[index % len(devices)]
+            target = self.parts[number].turn(index)
             if target == self.device:
-                await self.put(route.part, index, tensors, moment)
+                await self.put(number, index, tensors, moment)
             else:
-                await self.out[target].put((part.number, index, route, tensors, moment))
+                await self.out[target].put((part.number, index, number, tensors, moment))
 
     async def _send(self, target: str) -> None:
         """Send to one device what waits for the link to it."""
-        free = 0.0
+        free, there = 0.0, self.stations[target]
         while True:
-            number, index, route, tensors, moment = await self.out[target].get()
+            number, index, reader, tensors, moment = await self.out[target].get()
             size = sum(each.nbytes for each in tensors.values())
-            if self.alone:
-                await self.device_free.acquire()
-            begin = time.time()
-            self.doing = (f"sending input {index} to {target!r}", begin)
-            if self.links is None:
-                waited, _ = await self.stations[target].put(route.part, index, tensors)
-                end = time.time()
-                begin += min(waited, end - begin)  # the link is not to blame for a full inbox
-            elif self.channel is not None:
-                begin, end = await self.channel.occupy(moment, self.links[target].seconds(size))
-                await self.stations[target].put(route.part, index, tensors, end)
-            else:
-                begin = max(free, moment)
-                end = begin + self.links[target].seconds(size)
-                _, free = await self.stations[target].put(route.part, index, tensors, end)
-                end = free
-            if self.alone:
-                self.device_free.release()
-            self.events.append(Event("send", number, index, begin, end, route.part, size))
+            async with self.turns:
+                begin = time.time()
+                self.doing = (f"sending input {index} to {target!r}", begin)
+                if self.links is None:
+                    waited, _ = await there.put(reader, index, tensors)
+                    end = time.time()
+                    begin += min(waited, end - begin)  # the link is not to blame for a full inbox
+                else:
+                    latency, rate = self.links[target]
+                    takes = latency + size / rate if size else 0.0
+                    begin, end = max(free, moment), max(free, moment) + takes
+                    if self.channel is not None:
+                        begin, end = await self.channel.occupy(moment, takes)
+                    _, end = await there.put(reader, index, tensors, end)
+                    free = end
+            self.events.append(Event(number, index, begin, end, reader, size))
 
 
 async def sleep_until(moment: float) -> None:
     """Sleep until a moment of this machine's clock."""
-    left = moment - time.time()
-    if left > 0:
-        await asyncio.sleep(left)
+    await asyncio.sleep(max(0.0, moment - time.time()))
 
 
-def resident_bytes() -> int:
-    """Bytes of memory that this process uses."""
+def memory_bytes() -> tuple[int, int]:
+    """Bytes of memory that this process uses, and that are free."""
     import psutil  # type: ignore[import-untyped]
 
-    return int(psutil.Process().memory_info().rss)
+    return int(psutil.Process().memory_info().rss), int(psutil.virtual_memory().available)
 
 
 def open_part(model: bytes, threads: int) -> Any:
-    """A session of ONNX Runtime for a piece, without its optimiser (as it is measured) and threads that spin."""
+    """A session of ONNX Runtime for a piece."""
+    from opweave.adapters.onnx.session import import_runtime
+
+    return import_runtime().InferenceSession(model, part_options(threads), providers=["CPUExecutionProvider"])
+
+
+def part_options(threads: int) -> Any:
+    """How pieces are run and measured: without the runtime's optimiser, and without threads that spin."""
     from opweave.adapters.onnx.session import default_options, import_runtime
 
-    runtime, options = import_runtime(), default_options(threads=threads)
+    options = default_options(threads=threads)
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
+    return options

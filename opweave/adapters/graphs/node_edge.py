@@ -27,7 +27,8 @@ from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
-from opweave.problems.spec import Many, repeated
+from opweave.problems.spec import Many, ManyOrNone, _as_tuple, preset
+from opweave.problems.words import repeated
 
 INPUT_KINDS = frozenset({"Input", "InputLayer", "input", "placeholder"})
 """A node of one of these kinds that has no predecessor is a graph input, not an operator."""
@@ -60,7 +61,7 @@ def _row(*parts: str) -> BeforeValidator:
 
 _Id = Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
 _Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]
-_Ids = Many[_Id]
+_Ids = Annotated[tuple[_Id, ...], BeforeValidator(_as_tuple)]
 _Rows = dict[str, list[str]]
 
 
@@ -78,7 +79,7 @@ class _Node(_Part):
     view: bool | None = None
     alias_of: _Id | None = None
     nominal_bytes: _Bytes | None = None
-    out_shape: Annotated[Many[_Bytes] | None, BeforeValidator(_known_shape)] = None
+    out_shape: Annotated[Many[_Bytes] | None, BeforeValidator(_known_shape)] = preset(None)
     dtype: str | None = None
     module: str | None = None
 
@@ -91,8 +92,8 @@ class _Data(_Part):
     name: str = "graph"
     nodes: Annotated[Many[_Node], Field(min_length=1)]
     edges: Many[Annotated[tuple[_Id, _Id], _row("producer id", "consumer id")]]
-    outputs: _Ids | None = None
-    shared_params: Many[Annotated[tuple[_Id, _Bytes, _Ids], _row("name", "bytes", "[node ids]")]] | None = None
+    outputs: ManyOrNone[_Id] = preset(None)
+    shared_params: ManyOrNone[Annotated[tuple[_Id, _Bytes, _Ids], _row("name", "bytes", "[node ids]")]] = preset(None)
 
 
 def from_node_edge(

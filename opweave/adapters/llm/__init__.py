@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from opweave.adapters.llm.machine import (
         bench_device as bench_device,
         load_rig as load_rig,
+        rig_of as rig_of,
         this_machine as this_machine,
     )
     from opweave.adapters.llm.reading import read as read
@@ -25,14 +26,17 @@ if TYPE_CHECKING:
         by_layer as by_layer,
         fastest_pass as fastest_pass,
         fastest_request as fastest_request,
+        in_blocks as in_blocks,
+        in_stages as in_stages,
         serving_flow as serving_flow,
         steady_stream as steady_stream,
         whole_layers as whole_layers,
+        with_overrides as with_overrides,
     )
     from opweave.problems.language.rig import (
-        PUBLISHED as PUBLISHED,
+        OVERHEADS as OVERHEADS,
         RESERVES as RESERVES,
-        PublishedSpeed as PublishedSpeed,
+        Overheads as Overheads,
         Reserve as Reserve,
         Rig as Rig,
         Spread as Spread,
@@ -50,7 +54,6 @@ if TYPE_CHECKING:
     )
     from opweave.solvers.language.baselines import OtherSplit as OtherSplit, other_splits as other_splits
     from opweave.solvers.language.questions import (
-        InBlocks as InBlocks,
         LongestContext as LongestContext,
         fastest_in_blocks as fastest_in_blocks,
         longest_context as longest_context,

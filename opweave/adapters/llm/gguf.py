@@ -1,9 +1,11 @@
-"""The header of GGUF files: metadata and tensors, without their data.
+"""Language models from GGUF files: the header, which is metadata and tensors, and what the table says of them.
 
 GGUF is llama.cpp's format (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). The package ``gguf`` maps the
 whole file, builds arrays of every token of the vocabulary and trusts every length; this reader skips the vocabulary,
 checks each length against the file before it reads, and needs no package. A header with a vocabulary of 152,000 tokens
 takes it 0.03 s of the processor, and the package 10 s.
+
+No list of architectures is needed: the tensors ``blk.N.*`` say what a layer has, and the metadata its heads and widths.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from typing import NamedTuple
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import mapped, place
+from opweave.adapters.llm.assemble import assemble
+from opweave.adapters.llm.families import TABLE, Config, Held, home_of
 from opweave.problems.errors import InvalidInputError, LimitExceededError
-from opweave.problems.language.number_types import NUMBER_TYPES, RUNTIMES
+from opweave.problems.language.model import NUMBER_TYPES, RUNTIMES, LanguageModel
 from opweave.problems.limits import MAX_BYTES, Limits
 
 MAX_KEYS = 65_536
@@ -256,3 +260,30 @@ def read_split(path: Path, limits: Limits) -> GgufHeader:
             f"{where}: the split model announces {announced:,} tensors, but its files hold {len(tensors):,}"
         )
     return GgufHeader(parts[0].metadata, parts[0].lengths, tensors)
+
+
+def from_gguf(path: Path, limits: Limits) -> LanguageModel:
+    """Describe the model of a GGUF file; see :func:`opweave.adapters.llm.reading.read`."""
+    where = place(path)
+    metadata, _, tensors = read_split(path, limits)
+    kind = metadata.get("general.architecture")
+    if not isinstance(kind, str):
+        raise InvalidInputError(f"{where}: general.architecture is missing; this is no file of a language model")
+    if metadata.get(f"{kind}.attention.causal") is False:
+        raise InvalidInputError(f"{where}: {plain(kind)} is an encoder, which writes no tokens one by one")
+    data: dict[str, object] = {"attention.sliding_window_pattern": TABLE["gguf_windows"].get(kind, 1)}
+    for key, value in metadata.items():
+        listed = (
+            [int(each) if isinstance(each, bool) else each for each in value] if isinstance(value, tuple) else value
+        )
+        data[key.removeprefix(f"{kind}.")] = listed
+    data["vocab_size"] = next((tensor.shape[-1] for tensor in tensors if tensor.name == "token_embd.weight"), 1)
+    held, inside = list[Held](), dict[int, list[str]]()
+    for tensor in tensors:
+        layer, home = home_of(tensor.name, "gguf")
+        held.append(Held(layer, home, tensor.shape[::-1], tensor.bytes))
+        if layer is not None:
+            inside.setdefault(layer, []).append(tensor.name.split(".", 2)[2])
+    name = metadata.get("general.name")
+    given = name if isinstance(name, str) and name else path.stem
+    return assemble(Config(data, where, plain(kind), "gguf", inside), held, given)

@@ -16,20 +16,24 @@ from opweave.adapters import clusters
 from opweave.adapters.error_messages import plain, validated
 from opweave.adapters.files import PathLike, parse_json, place, read_bytes, read_json
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.device_sheets import DEVICES, Precision, Sheet
+from opweave.problems.costs import Efficiency
+from opweave.problems.device_sheets import DEVICES, ETHERNET, ETHERNET_LATENCY, Precision, Sheet
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.rig import Rig
+from opweave.problems.language.rig import OVERHEADS, Rig, kind_of
 from opweave.problems.language.workload import Workload, parts
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.spec import FrozenDict
+from opweave.problems.units import read_rate
+from opweave.problems.words import instead_of
 
 HERE = "here"
 
 
 def load_rig(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Rig:
-    """Read the devices that run a language model: a rig as JSON, or a cluster as JSON or by name.
+    """Read the devices that run a language model: a rig as JSON, a cluster as JSON or by name, or devices by kind.
 
-    The name "here" stands for this machine (:func:`this_machine`).
+    The name "here" stands for this machine (:func:`this_machine`); for devices by kind see :func:`rig_of`.
 
     Raises
     ------
@@ -39,12 +43,92 @@ def load_rig(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Rig:
     if path == HERE:
         return Rig(cluster=this_machine(), host="cpu")
     if not str(path).lower().endswith((".json", ".json.gz")):
-        return Rig(cluster=clusters.load(path, limits=limits))
+        return Rig(cluster=clusters.load(path, limits=limits)) if path in clusters.presets() else rig_of(str(path))
     data = read_json(path, limits=limits)
     if isinstance(data, Mapping) and "cluster" in data:
         rig: Rig = validated(Rig, data, place(path))
         return rig
     return Rig(cluster=clusters.load(path, limits=limits))
+
+
+HOST = "host"
+"""A processor with its memory, of any kind."""
+
+LINK, LINK_SECONDS = 25e9, 2e-5
+"""Bytes per second that copies over PCI Express 4.0 with 16 lanes reach, and seconds of one."""
+
+FLOPS_PER_BYTE = 20.0
+"""FLOP/s for each byte per second, where a sheet names no FLOP/s: about those of Apple's chips and of processors."""
+
+ITEM = re.compile(r"(?:(?P<machine>[\w.-]+)/)?(?P<kind>[\w.-]+)(?::(?P<memory>[^@]+))?(?:@(?P<bandwidth>.+))?")
+
+
+def rig_of(text: str) -> Rig:
+    """Read devices by kind: ``MACHINE/KIND:MEMORY@BANDWIDTH`` with commas between them.
+
+    A kind is a key of :data:`~opweave.problems.device_sheets.DEVICES`, or "host" for the processor with its memory.
+    Memory and bandwidth may be left out where the sheet has them. Devices without a machine are in this one. Devices
+    reach what published runs of llama.cpp reach (:data:`~opweave.problems.language.rig.OVERHEADS`).
+
+    Raises
+    ------
+    InvalidInputError
+        Names the device that is unknown, or what it lacks.
+
+    Examples
+    --------
+    >>> rig = rig_of("rtx3090:16GiB,rtx3090:15GiB,laptop/rtx3060,host:64GiB@60GB/s")
+    >>> [(device.name, device.memory_bytes >> 30) for device in rig.cluster.devices], rig.host
+    ([('rtx3090-1', 16), ('rtx3090-2', 15), ('laptop/rtx3060', 12), ('host', 64)], 'host')
+    """
+    items = [ITEM.fullmatch(item.strip()) for item in text.split(",")]
+    words = [item["kind"] if item else "" for item in items]
+    machines: dict[str, list[str]] = {}
+    devices, kinds = list[Device](), list[str]()
+    for number, (item, word) in enumerate(zip(items, words, strict=True)):
+        if item is None or (word not in DEVICES and word != HOST):
+            known = {HOST: "", **DEVICES}
+            raise InvalidInputError(
+                f"{text!r:.80} is no file, and no device is called {word!r:.40}{instead_of(word, known, 'there are')}"
+            )
+        label = "/".join(filter(None, (item["machine"], word)))
+        name = f"{label}-{words[: number + 1].count(word)}" if words.count(word) > 1 else label
+        kinds.append(HOST if word == HOST else kind_of(word))
+        devices.append(OVERHEADS[kinds[-1]].of(_device(word, name, item["memory"], item["bandwidth"])))
+        machines.setdefault(item["machine"] or HERE, []).append(name)
+    where = {name: machine for machine, names in machines.items() for name in names}
+    near = np.equal.outer(*[[where[device.name] for device in devices]] * 2)
+    hosts = [device.name for device, kind in zip(devices, kinds, strict=True) if kind == HOST]
+    last = OVERHEADS[next((kind for kind in kinds if kind != HOST), HOST)]
+    head = Efficiency(launch_seconds=last.group_seconds + last.token_seconds)
+    return Rig(
+        cluster=Cluster(
+            devices=tuple(devices),
+            bandwidth=tuple(map(tuple, (np.where(near, LINK, ETHERNET) * (1 - np.eye(len(devices)))).tolist())),
+            latency=tuple(map(tuple, (np.where(near, LINK_SECONDS, ETHERNET_LATENCY)).tolist())),
+        ),
+        host=next((name for name in hosts if where[name] == HERE), None),
+        efficiency=FrozenDict({"head": head}),
+        machines=FrozenDict({} if len(machines) == 1 else {name: tuple(names) for name, names in machines.items()}),
+    )
+
+
+def _device(kind: str, name: str, memory: str | None, bandwidth: str | None) -> Device:
+    """A device of a kind, with its memory and bandwidth if they are given."""
+    sheet = DEVICES.get(kind)
+    size = memory or (None if sheet is None else sheet.memory_bytes)
+    rate = read_rate(bandwidth) if bandwidth else None if sheet is None else sheet.memory_bandwidth
+    if size is None or rate is None:
+        raise InvalidInputError(f"{kind} comes in several sizes; say it like {kind}:64GiB@60GB/s")
+    speeds = {} if sheet is None else sheet.speeds
+    return Device.model_validate(
+        {
+            "name": name,
+            "memory_bytes": size,
+            "memory_bandwidth": rate,
+            "flops_per_second": speeds.get("fp16") or speeds.get("fp32") or FLOPS_PER_BYTE * rate,
+        }
+    )
 
 
 def checked_rig(rig: Rig) -> Rig:

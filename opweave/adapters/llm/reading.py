@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opweave.adapters.files import PathLike, place, read_json
 from opweave.adapters.llm.config import CONSTANTS, from_config
-from opweave.adapters.llm.gguf_read import from_gguf
+from opweave.adapters.llm.gguf import from_gguf
 from opweave.adapters.llm.safetensors import from_safetensors
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph

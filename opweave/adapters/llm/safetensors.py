@@ -7,14 +7,15 @@ and the data. No weight is read.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import mapped, parse_json, place, read_json
-from opweave.adapters.llm.assemble import Held, Place, assemble, home_of
-from opweave.adapters.llm.config import CONSTANTS, Config, Half
+from opweave.adapters.llm.assemble import assemble
+from opweave.adapters.llm.config import CONSTANTS, family_of
+from opweave.adapters.llm.families import Config, Held, Place, home_of
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.limits import Limits
@@ -33,26 +34,26 @@ def from_safetensors(path: Path, limits: Limits) -> LanguageModel:
     data = read_json(config_file, limits=limits, constants=CONSTANTS)
     if not isinstance(data, dict):
         raise InvalidInputError(f"{place(config_file)}: holds no JSON object with named fields; check which file it is")
-    config = Config(data, place(config_file))
+    config = family_of(data, place(config_file))
     sizes: dict[Home, int] = {}
-    untied, kinds = False, config.halves
+    untied = False
     for name, size in _sizes(_files(path, folder, limits), limits).items():
-        home = _home(name, kinds)
+        home = _home(name, config)
         sizes[home] = sizes.get(home, 0) + size
         untied = untied or name.endswith("lm_head.weight")
-    frame = config.frame(str(data.get("_name_or_path") or folder.resolve().name))
-    return assemble(frame, _held(config, sizes, untied=untied, where=where), where)
+    name = str(data.get("_name_or_path") or folder.resolve().name)
+    return assemble(config, _held(config, sizes, untied=untied, where=where), name)
 
 
 Home = tuple[int | None, Place]
 """Layer and place of a tensor."""
 
 
-def _home(name: str, kinds: Sequence[Half]) -> Home:
+def _home(name: str, config: Config) -> Home:
     layer, home = home_of(name, "safetensors")
-    if layer is not None and layer >= len(kinds):
+    if layer is not None and layer >= config.layers:
         return None, "idle"
-    alone = layer is not None and home == "attention" and kinds[layer] in ("mlp", "moe")  # its norm
+    alone = layer is not None and home == "attention" and config.each[layer]["half"] in ("mlp", "moe")  # its norm
     return layer, "norm" if alone else home
 
 
@@ -60,17 +61,17 @@ def _held(config: Config, sizes: dict[Home, int], *, untied: bool, where: str) -
     """Tensors with the architecture's shapes, of which the first of each group has the bytes of all."""
     left = dict(sizes)
     seen: set[Home] = set()
-    for layer, place_, shape in config.tensors():
-        if place_ == "head" and len(shape) > 1 and not untied:
+    for tensor in config.tensors():
+        layer, place_ = home = tensor.layer, tensor.place
+        if place_ == "head" and len(tensor.shape) > 1 and not untied:
             continue
-        home = (layer, place_)
         if home not in seen and home not in left and place_ != "norm":
             part = place_.replace("_", "-") + ("" if layer is None else f" of layer {layer}")
             raise InvalidInputError(
                 f"{where}: the {part} is missing in the weights; are they all of this model's files?"
             )
         seen.add(home)
-        yield Held(layer, place_, shape, left.pop(home, 0))
+        yield tensor._replace(bytes=left.pop(home, 0))
     for size in left.values():
         yield Held(None, "idle", (), size)
 

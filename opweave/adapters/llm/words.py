@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from opweave.adapters.llm.held import SENDING, SHORT, Holding, holdings
@@ -160,16 +159,4 @@ def _without_plan(model: LanguageModel, rig: Rig, work: Workload, result: Result
     if weights > room:
         bits = 8 * room / max(model.elements, 1)
         return f"{text} The weights alone are too large; they would need at most {bits:.1f} bits for a number."
-    context = _context_in(model, work, room - weights)
-    return f"{text} A context of {context:,} tokens would be small enough." if context else text
-
-
-def _context_in(model: LanguageModel, work: Workload, room: int) -> int:
-    """The longest context, in steps of 256, whose caches take at most these bytes; 0 if there is none."""
-
-    def takes(steps: int) -> int:
-        shorter = work.model_copy(update={"context": max(256 * steps, 1)})
-        return sum(shorter.held_bytes(layer.cache) for layer in model.layers)
-
-    steps = range(-(-work.context // 256))
-    return 256 * max(bisect_right(steps, room, key=takes) - 1, 0)
+    return f"{text} A shorter context may fit: '--context max' or longest_context finds the longest one."

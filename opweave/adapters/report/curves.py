@@ -13,7 +13,7 @@ from opweave.adapters.report.questions import Answered, counts_of, explain, read
 from opweave.adapters.report.views import problem_of
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue, Result, Status
+from opweave.problems.result import OptionValue, Result
 from opweave.problems.units import readable, unit_of
 from opweave.solvers.questions.answers import Answer, readable_value
 from opweave.solvers.questions.compare import Comparison
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 MARKERS, STYLES = "osD^vP*X", ("-", "-.", ":")
 
-MOST_CURVES, MOST_TICKS = 12, 10
-"""Most curves of a sweep, because further ones would hide each other, and about as many labels below them."""
+MOST_TICKS = 10
+"""About as many labels are below the curves of a sweep."""
 
 FIRST, EARLIEST = 1e-2, 1e-4
 """Seconds at which the time axis begins: the usual value, and the earliest."""
@@ -45,14 +45,11 @@ class Curve(NamedTuple):
         What the legend says.
     plans, bounds
         Places on the axis, and values.
-    refuted
-        Places for which it is proved that there is no plan.
     """
 
     label: str
     plans: Points
     bounds: Points
-    refuted: Sequence[float] = ()
 
     @property
     def seen(self) -> Points:
@@ -78,13 +75,8 @@ def curves_figure(curves: Sequence[Curve], *, steps: bool) -> tuple[Figure, Axes
         label = safe_text(plain(curve.label))
         line |= {"linestyle": STYLES[turn], "linewidth": (3.2, 2.2, 1.2)[depth], "label": label}
         axes.plot(*_columns(curve.plans), markevery=[-1] if steps else None, **line)
-        foot = {"transform": axes.get_xaxis_transform(), "color": line["color"], "marker": "x", "linestyle": ""}
-        if curve.refuted:
-            axes.plot(curve.refuted, [0.03] * len(curve.refuted), **foot)
     if any(curve.seen for curve in curves):
         axes.plot([], [], linestyle=DASHED, color="#333333", label="dashed: no plan is better")
-    if any(curve.refuted for curve in curves):
-        axes.plot([], [], linestyle="", marker="x", color="#333333", label="proved: no plan")
     if curves:
         figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9.5)
     return figure, axes
@@ -236,7 +228,7 @@ def _answers_figure(found: Sweep | Front) -> Figure:
     for row in found.rows:
         curves.setdefault(tuple(row.values[name] for name in others), []).append((places[row.values[main]], row))
     drawn = []
-    for key, rows in list(curves.items())[:MOST_CURVES]:
+    for key, rows in curves.items():
         label = ", ".join(f"{axis} {_written(found, axis, each)}" for axis, each in zip(others, key, strict=True))
         drawn.append(_curve(label or "best plan", sorted(rows, key=lambda pair: pair[0]), factor))
     figure, axes = curves_figure(drawn, steps=False)
@@ -245,10 +237,7 @@ def _answers_figure(found: Sweep | Front) -> Figure:
     ticks = ranked[:: max(1, len(ranked) // MOST_TICKS)]
     words = [safe_text(plain(_written(found, main, value))) for value in ticks]
     axes.set_xticks([places[value] for value in ticks], words)
-    left_out = len(curves) - len(drawn)
-    told = (counts_of(found) if isinstance(found, Sweep) else explain(found)) + f" {left_out} curves left out." * (
-        left_out > 0
-    )
+    told = counts_of(found) if isinstance(found, Sweep) else explain(found)
     titles = f"{found.problem.replace('_', ' ')}: {goal} by {main.replace('_', ' ')}", told
     return _dressed(figure, axes, titles, main.replace("_", " "), f"{goal} ({name})")
 
@@ -264,7 +253,7 @@ def _curve(label: str, rows: Sequence[tuple[float, Answer]], factor: float) -> C
     nan = float("nan")
     plans = [(at, nan if row.objective is None else row.objective / factor) for at, row in rows]
     bounds = [(at, nan if row.bound is None else row.bound / factor) for at, row in rows]
-    return Curve(label, plans, bounds, [at for at, row in rows if row.status is Status.INFEASIBLE])
+    return Curve(label, plans, bounds)
 
 
 def _dressed(figure: Figure, axes: Axes, titles: tuple[str, str], across: str, up: str) -> Figure:

@@ -10,8 +10,9 @@ from opweave.adapters.report.view import Row, View
 from opweave.adapters.report.workbench.data import Panel
 from opweave.adapters.runtimes.plan_exports import device_map
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
+from opweave.problems.device_play import DeviceDetails
 from opweave.problems.measures import throughput
-from opweave.problems.placement.spec import Placement, PlacementDetails, Schedule
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.slicing.play import SlicedStep
 from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
 from opweave.problems.timeline import ActivityKind
@@ -19,7 +20,7 @@ from opweave.problems.units import precise_seconds, readable_rate, readable_shar
 from opweave.problems.words import counted
 
 
-class PlacementView(View[Placement, Schedule, PlacementDetails]):
+class PlacementView(View[Placement, Schedule, DeviceDetails]):
     """The makespan, the gain against one device, and the work of every device."""
 
     problem_type = Placement
@@ -62,23 +63,9 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
             yield f"{split:,} of {len(devices):,} operators split their batch over several devices."
 
     def notes(self, activity: int) -> Mapping[str, object]:
-        """Give the inputs of a batch or a transfer. Batches come first, in the plan's order."""
-        batches, acts = self.solution.batches, self.timeline.activities
-        if activity < len(batches):
-            return {"inputs": spans(batches[activity].inputs)}
-        row = activity if acts.kind[activity] == ActivityKind.RECEIVE else int(acts.twin[activity])
-        ends = [*acts.causes[row].tolist(), *self._readers.get(row, ())]
-        carried = [frozenset(batches[end].inputs) for end in ends if end < len(batches)]
-        return {"inputs": spans(sorted(frozenset.intersection(*carried)))} if carried else {}
-
-    @cached_property
-    def _readers(self) -> dict[int, list[int]]:
-        """The runs that wait for each activity."""
-        causes = self.timeline.activities.causes
-        found: dict[int, list[int]] = {}
-        for effect, cause in zip(causes.heads().tolist(), causes.items.tolist(), strict=True):
-            found.setdefault(cause, []).append(effect)
-        return found
+        """Give the inputs of a batch. Batches come first, in the plan's order."""
+        batches = self.solution.batches
+        return {"inputs": spans(batches[activity].inputs)} if activity < len(batches) else {}
 
     def amount(self) -> str:
         """The inputs and their time."""
@@ -120,7 +107,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
             sum(s.dimension == each and len(s.shares) > 1 for s in steps) for each in ("rows", "channels")
         )
         if self.details.latency > 0 and rows + channels:
-            wait = sum(map(self._wait, steps))
+            wait = sum(step.transfer_seconds[step.slowest] for step in steps)
             yield f"{rows:,} operators are cut along the rows and {channels:,} along the channels."
             yield f"{readable_share(wait / self.details.latency)} of the time is waiting for data."
         elif self.details.latency > 0:
@@ -129,10 +116,6 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
         if kept:
             name, why = kept[0]
             yield f"{len(kept):,} of {len(self.problem.cuttings):,} operators cannot be cut; of {name!r}, {why}."
-
-    def _wait(self, step: SlicedStep) -> float:
-        """Seconds in which the slowest device waits for data."""
-        return step.airtime if self.problem.channel == "shared" else step.transfer_seconds[step.slowest]
 
     def notes(self, activity: int) -> Mapping[str, object]:
         """Say which part of its operator a device computes."""
@@ -163,7 +146,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
             "operators": [index[step.operator] for step in steps],
             "shares": [[round(step.shares.get(name, 0.0), 5) for name in devices] for step in steps],
             "words": [step.dimension for step in steps],
-            "waits": list(map(self._wait, steps)),
+            "waits": [step.transfer_seconds[step.slowest] for step in steps],
             "works": [step.compute_seconds[step.slowest] for step in steps],
         }
         about = "One row for each operator, in running order: its parts by device, and its time."

@@ -14,6 +14,7 @@ from opweave.adapters.report.figures import (
     DASHED,
     GIVEN,
     LINES,
+    MOST_SHAPES,
     MUTED,
     boxes_of,
     entitle,
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 HEADROOM = 1.3
 """Height of the picture relative to the highest peak; the space above the curves is for labels."""
-
-DRAWN_STEPS = 4000
-"""A picture cannot show more steps; neighbouring steps are drawn as one."""
 
 DRAWN_DEVICES = 8
 """Only the fullest devices are drawn."""
@@ -147,11 +145,10 @@ def _draw_curves(axes: Axes, curves: list[Curve], scale: float) -> None:
         edges, values, colour, step = curve.edges, curve.bytes / scale, curve.colour, int(curve.bytes.argmax())
         middle = (edges[step] + edges[step + 1]) / 2
         axes.plot(middle, values[step], marker="o", color=colour, markeredgecolor="white", zorder=6)
-        if len(values) > DRAWN_STEPS:  # keep the highest step of each group, so that no peak is lost
-            groups = np.linspace(0, len(values), DRAWN_STEPS + 1).astype(np.int64)
-            edges, values = edges[groups], np.maximum.reduceat(values, groups[:-1])
-        axes.stairs(values, edges, color=colour, linewidth=1.2, zorder=4)
-        axes.stairs(values, edges, color=colour, alpha=0.15 * (colour != BOUND), fill=True, linewidth=0, zorder=2)
+        many = len(values) > MOST_SHAPES
+        axes.stairs(values, edges, color=colour, linewidth=1.2, zorder=4, rasterized=many)
+        faint = 0.15 * (colour != BOUND)
+        axes.stairs(values, edges, color=colour, alpha=faint, fill=True, linewidth=0, zorder=2, rasterized=many)
         words: dict[str, Any] = {"va": "top", "fontsize": 9.5, "fontweight": "bold", "zorder": 7}
         axes.text(0.01, 0.97 - 0.08 * number, curve.peak, transform=axes.transAxes, color=colour, **words)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,9 +19,8 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.graph import OpGraph
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
-from opweave.problems.shown import Rows, brief, brief_fields, changed_fields, data_frame
+from opweave.problems.shown import brief_fields, changed_fields, data_frame
 from opweave.problems.solution import Evaluation
-from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
@@ -92,25 +91,12 @@ def problem_html(problem: Problem[Any, Any]) -> str:
 
 def graph_html(graph: OpGraph) -> str:
     """The size of the graph, and its first operators."""
-    size = {tensor.id: tensor.bytes for tensor in graph.tensors}
-    rows = [
-        {
-            "operator": op.id,
-            "kind": op.kind,
-            "inputs": brief(op.inputs),
-            "outputs": brief(op.outputs),
-            "bytes out": readable_bytes(sum(size[name] for name in op.outputs)),
-        }
-        for op in graph.operators[:MOST_ROWS]
-    ]
-    return _listing(graph, rows, len(graph.operators))
+    return _listing(graph, graph.operators)
 
 
 def cluster_html(cluster: Cluster) -> str:
     """The devices, with every field that one of them has."""
-    rows = [dict(_known(device)) for device in cluster.devices[:MOST_ROWS]]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return _listing(cluster, [{name: row.get(name, "") for name in names} for row in rows], len(cluster.devices))
+    return _listing(cluster, cluster.devices)
 
 
 def fields_html(value: object) -> str:
@@ -137,7 +123,9 @@ def _titled(what: object, rows: Sequence[Sequence[str]], words: str = "") -> str
     return table((title, ""), rows, caption=words)
 
 
-def _listing(what: object, rows: Sequence[Mapping[str, str]], count: int) -> str:
-    more = f"; the first {len(rows):,} of {counted(count, 'row')}" if count > len(rows) else ""
-    headings, *cells = Rows(rows).cells()
-    return table(headings, cells, caption=repr(what) + more)
+def _listing(what: object, items: Sequence[BaseModel]) -> str:
+    """The first items as a table, with every field that one of them has."""
+    rows = [dict(_known(each)) for each in items[:MOST_ROWS]]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    more = f"; the first {len(rows):,} of {counted(len(items), 'row')}" if len(items) > len(rows) else ""
+    return table(names, [[row.get(name, "") for name in names] for row in rows], caption=repr(what) + more)

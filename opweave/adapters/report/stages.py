@@ -56,14 +56,12 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
             return "The bottleneck is the shared channel, which carries every transfer."
         if number is None:
             return "Nothing takes any time."
-        use = details.stages[number]
-        if details.bottleneck == "compute":
-            return f"The bottleneck is computing in stage {number + 1} on {use.device!r}."
-        if details.bottleneck == "stage":
-            return f"The bottleneck is stage {number + 1} on {use.device!r}: what it computes, receives and sends."
-        onto = details.stages[number + 1].device
-        size = readable_bytes(use.sent_bytes)
-        return f"The bottleneck is the transfer of {size} from {use.device!r} to {onto!r} (after stage {number + 1})."
+        use, size = details.stages[number], readable_bytes(details.stages[number].sent_bytes)
+        where = f"stage {number + 1} on {use.device!r}"
+        if details.bottleneck == "transfer":
+            where = f"{size} from {use.device!r} to {details.stages[number + 1].device!r} (after stage {number + 1})"
+        words = {"compute": "computing in {}", "stage": "{}: what it computes, receives and sends"}
+        return f"The bottleneck is {words.get(details.bottleneck, 'the transfer of {}').format(where)}."
 
     def sections(self) -> list[Section]:
         """Put a table of the stages first; a star marks the bottleneck."""

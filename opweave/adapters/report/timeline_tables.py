@@ -243,25 +243,14 @@ def plan_of(
     held = [bytes_over_time(timeline, place) for place in range(len(timeline.resources))]
     runs = []
     for row in runs_in_order(timeline).tolist():
-        what, place, start = int(acts.what[row]), int(acts.resource[row]), float(acts.start[row])
-        moments, level = held[place]
-        runs.append(
-            {
-                "operator": timeline.name(what),
-                "kind": graph.operators[what].kind if what < timeline.names.operators else "",
-                "device": timeline.resources[place].name,
-                "start": start,
-                "end": float(acts.end[row]),
-                "critical": row in critical,
-                "held_bytes": int(level[np.searchsorted(moments, start, side="right") - 1]),
-                **notes(row),
-            }
-        )
+        moments, level = held[int(acts.resource[row])]
+        now = int(level[np.searchsorted(moments, float(acts.start[row]), side="right") - 1])
+        runs.append({**activity_of(graph, timeline, row), "critical": row in critical, "held_bytes": now, **notes(row)})
     plan: dict[str, object] = {
         **{name: value for name, value in found.items() if value is not None},
         "devices": [asdict(use) for use in uses],
         "operators": runs,
-        "transfers": [{**transfer_of(timeline, row), **notes(row)} for row in transfer_rows(timeline)],
+        "transfers": [{**activity_of(graph, timeline, row), **notes(row)} for row in transfer_rows(timeline)],
     }
     if lives.offset is not None:
         columns = (lives.storage, lives.resource, lives.offset, lives.bytes, lives.begin, lives.end)
@@ -282,18 +271,24 @@ def transfer_rows(timeline: Timeline) -> Iterator[int]:
     yield from rows[np.lexsort((rows, acts.end[rows], acts.start[rows]))].tolist()
 
 
-def transfer_of(timeline: Timeline, row: int) -> dict[str, object]:
-    """Describe a transfer, given either of its ends."""
-    acts = timeline.activities
-    twin, reader, here = int(acts.twin[row]), int(acts.reader[row]), timeline.resources[acts.resource[row]].name
-    sends = acts.kind[row] == ActivityKind.SEND
-    there = None if twin < 0 else timeline.resources[acts.resource[twin]].name
+def activity_of(graph: OpGraph, timeline: Timeline, row: int) -> dict[str, object]:
+    """Describe a run, or a transfer given either of its ends."""
+    acts, place = timeline.activities, timeline.resources
+    what, here = int(acts.what[row]), place[acts.resource[row]].name
+    times = {"start": float(acts.start[row]), "end": float(acts.end[row])}
+    if acts.kind[row] == ActivityKind.RUN:
+        kind = graph.operators[what].kind if what < timeline.names.operators else ""
+        return {"operator": timeline.name(what), "kind": kind, "device": here, **times}
+    twin, reader = int(acts.twin[row]), int(acts.reader[row])
+    ends = [here, None if twin < 0 else place[acts.resource[twin]].name]
+    source, target = ends if acts.kind[row] == ActivityKind.SEND else ends[::-1]
+    consumer = None if reader < 0 else timeline.name(reader)
+    size = int(acts.bytes[row]) * int(acts.count[row])
     return {
-        "tensor": timeline.name(int(acts.what[row])),
-        "consumer": None if reader < 0 else timeline.name(reader),
-        "source": here if sends else there,
-        "target": there if sends else here,
-        "start": float(acts.start[row]),
-        "end": float(acts.end[row]),
-        "bytes": int(acts.bytes[row]) * int(acts.count[row]),
+        "tensor": timeline.name(what),
+        "consumer": consumer,
+        "source": source,
+        "target": target,
+        **times,
+        "bytes": size,
     }

@@ -9,13 +9,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opweave.adapters.report.timeline_tables import PORT_WORDS, Notes, lanes, rows_of, transfer_of
+from opweave.adapters.report.timeline_tables import PORT_WORDS, Notes, activity_of, lanes, rows_of
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_after_steps, bytes_over_time
 from opweave.problems.timeline import ActivityKind, Timeline
 
 SECOND, STEP = 1e6, 1e3
 """Microseconds of the trace per second, and per step if the problem has no seconds."""
+
+SAID = ("operator", "tensor", "device", "start", "end")
+"""What a block says by its name and its place."""
 
 BUSY = 0.8
 """The part of a step in which its operator runs; the rest shows the bytes between two steps."""
@@ -53,6 +56,7 @@ class _Drawing:
     def __init__(self, graph: OpGraph, timeline: Timeline, critical: frozenset[int], notes: Notes) -> None:
         self.events: list[dict[str, object]] = []
         self._graph, self._timeline, self._notes = graph, timeline, notes
+        self._acts = timeline.activities
         self._critical, self._flows = critical, 0
         self._scale = SECOND if timeline.unit == "seconds" else STEP
         self._share = 1.0 if timeline.unit == "seconds" else BUSY
@@ -77,44 +81,27 @@ class _Drawing:
             for each in mine:
                 number[row, each] = len(number) + 1
                 word = f"{name} {title}" if kind in PORT_WORDS else name
-                self._event(
-                    "thread_name",
-                    "M",
-                    tid=number[row, each],
-                    args={"name": f"{word} ({each + 1})" if each else word},
-                )
+                told = {"name": f"{word} ({each + 1})" if each else word}
+                self._event("thread_name", "M", tid=number[row, each], args=told)
         return [number[pair] for pair in zip(used.tolist(), lane.tolist(), strict=True)]
 
     def _block(self, row: int) -> None:
-        timeline, acts = self._timeline, self._timeline.activities
-        start, end, what = float(acts.start[row]), float(acts.end[row]), int(acts.what[row])
-        about: dict[str, object] = {}
-        if acts.kind[row] == ActivityKind.RUN:
-            if what < timeline.names.operators:
-                about = {"kind": self._graph.operators[what].kind, "module": self._graph.operators[what].module}
-            if self._critical:
-                about["critical"] = row in self._critical
-        else:
-            ends = transfer_of(timeline, row).items()
-            about = {key: value for key, value in ends if value is not None and key not in ("tensor", "start", "end")}
-        length = max(0.0, end - start) * self._share * self._scale
-        self._event(
-            self._name(row),
-            "X",
-            tid=self._track[row],
-            ts=start * self._scale,
-            dur=length,
-            args={**about, **self._notes(row)},
-        )
+        about = {**activity_of(self._graph, self._timeline, row), **self._notes(row)}
+        if "operator" in about and self._critical:
+            about["critical"] = row in self._critical
+        start, end = (float(column[row]) * self._scale for column in (self._acts.start, self._acts.end))
+        told = {key: value for key, value in about.items() if value is not None and key not in SAID}
+        length = max(0.0, end - start) * self._share
+        self._event(self._name(row), "X", tid=self._track[row], ts=start, dur=length, args=told)
 
     def _name(self, row: int) -> str:
-        acts = self._timeline.activities
+        acts = self._acts
         name, count = self._timeline.name(int(acts.what[row])), int(acts.count[row])
         name = name if count == 1 or acts.kind[row] != ActivityKind.RUN else f"{name} x{count}"
         return name if self._timeline.period is None else f"input {int(acts.round[row]) + 1}, {name}"
 
     def _arrows(self) -> None:
-        timeline, acts = self._timeline, self._timeline.activities
+        timeline, acts = self._timeline, self._acts
         for row in np.flatnonzero((acts.kind == ActivityKind.SEND) & (acts.twin >= 0)).tolist():
             made = acts.causes[row].tolist()
             self._flow(self._name(row), [*made[:1], row, int(acts.twin[row])])
@@ -127,7 +114,7 @@ class _Drawing:
 
     def _flow(self, name: str, rows: Sequence[int]) -> None:
         """Draw an arrow through the middles of two or more blocks, which follow each other in time."""
-        acts = self._timeline.activities
+        acts = self._acts
         self._flows += 1
         for position, row in enumerate(rows):
             start, end = float(acts.start[row]), float(acts.end[row])

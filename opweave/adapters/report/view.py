@@ -87,7 +87,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         super().__init_subclass__()
         kind = cls.problem_type.kind
         for name, value in WORDS.get(kind, {"word": kind}).items():
-            setattr(cls, name, value)
+            setattr(cls, name, cls.__dict__.get(name, value))
 
     def __init__(
         self, problem: ProblemT, result: Result[SolutionT], measured: tuple[Timeline, float | None] | None = None

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         accelerate_device_map as accelerate_device_map,
         exo_shards as exo_shards,
         language_settings as language_settings,
-        vllm_blocks as vllm_blocks,
         vllm_command as vllm_command,
     )
     from opweave.adapters.runtimes.tflite_micro import tflite_problem as tflite_problem, write_tflite as write_tflite

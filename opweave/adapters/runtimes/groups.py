@@ -118,6 +118,17 @@ def check_covered(order: Sequence[str], planned: Mapping[str, NodeT], what: str,
         raise InvalidInputError(f"{what} lacks {title(left)}; it was planned for another model: plan this one again")
 
 
+def possible(writers: Mapping[str, Callable[[], object]]) -> dict[str, object]:
+    """What every writer writes, by name; where one cannot, a sentence says why."""
+    found: dict[str, object] = {}
+    for name, write in writers.items():
+        try:
+            found[name] = write()
+        except InvalidInputError as error:
+            found[name] = {"not possible": str(error)}
+    return found
+
+
 def split_points(graph: OpGraph, groups: Sequence[Group]) -> tuple[str, ...]:
     """Name the modules at which new stages begin, for ``pipeline(module, ..., split_spec=...)``.
 

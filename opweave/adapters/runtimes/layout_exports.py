@@ -13,6 +13,7 @@ from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.solution import Answer, solution_of
+from opweave.problems.words import counted
 
 _UNFIT = re.compile(r"[^0-9A-Za-z]+")
 
@@ -73,9 +74,8 @@ def c_header(problem: MemoryLayout, layout: Layout | Answer[Layout], *, prefix: 
     places = {each.id: (problem.pool_of(plan, each.id) or "", plan.offset[each.id]) for each in problem.lifetimes}
     names, taken = [*(pool.name for pool in problem.pools), *(each.id for each in problem.lifetimes)], UniqueNames()
     words = [taken.take(_word(f"{prefix}_{name or 'X'}")) for name in names]
-    count = len(problem.lifetimes)
     guard = f"{_word(prefix)}_LAYOUT_H"
-    storages = f"{count:,} storage{'' if count == 1 else 's'}"
+    storages = counted(len(problem.lifetimes), "storage")
     lines = [f"/* {storages}; offsets in bytes. Written by opweave. */", f"#ifndef {guard}", f"#define {guard}", ""]
     reserved = _reserved(problem, places)
     for pool, word in zip(problem.pools, words, strict=False):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from opweave.adapters.runtimes.groups import Group, layer_counts, split_points, tensor_split, vllm_partition
+from opweave.adapters.runtimes.groups import Group, layer_counts, possible, split_points, tensor_split, vllm_partition
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
@@ -64,21 +64,20 @@ def piece_boundaries(graph: OpGraph, groups: Sequence[Group], details: PipelineD
 
 def runtime_settings(graph: OpGraph, groups: Sequence[Group]) -> dict[str, object]:
     """Write the settings of runtimes; a sentence in place of those that cannot express the stages."""
-    found: dict[str, object] = {"devices": [group.device for group in groups]}
-    try:
-        found["split_points"] = list(split_points(graph, groups))
-    except InvalidInputError as error:
-        found["split_points"] = {"not possible": str(error)}
     layer_of = {op.id: layer_number(op.module) for op in graph.operators}
-    numbers = {number for number in layer_of.values() if number is not None}
-    for word, write in (("VLLM_PP_LAYER_PARTITION", vllm_partition), ("--tensor-split", tensor_split)):
-        try:
-            if not numbers:
-                raise InvalidInputError("the model's modules have no numbered layers")
-            found[word] = write(layer_counts(groups, layer_of, max(numbers) + 1))
-        except InvalidInputError as error:
-            found[word] = {"not possible": str(error)}
-    return found
+
+    def counts() -> tuple[int, ...]:
+        numbers = [number for number in layer_of.values() if number is not None]
+        if not numbers:
+            raise InvalidInputError("the model's modules have no numbered layers")
+        return layer_counts(groups, layer_of, max(numbers) + 1)
+
+    writers: dict[str, Callable[[], object]] = {
+        "split_points": lambda: list(split_points(graph, groups)),
+        "VLLM_PP_LAYER_PARTITION": lambda: vllm_partition(counts()),
+        "--tensor-split": lambda: tensor_split(counts()),
+    }
+    return {"devices": [group.device for group in groups], **possible(writers)}
 
 
 def layer_number(module: str) -> int | None:

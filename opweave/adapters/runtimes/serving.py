@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
-from opweave.adapters.runtimes.groups import vllm_partition
+from opweave.adapters.runtimes.groups import possible, vllm_partition
 from opweave.adapters.runtimes.language import LanguagePlan, homes_of, stages_of, whole_layers
 from opweave.adapters.runtimes.llama_cpp import llama_cpp_command
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.workload import DECODE, Workload
-
-BLOCK_TOKENS = 16
-"""Tokens of a block of vLLM's cache by default (``--block-size``)."""
 
 
 def _stages(model: LanguageModel, plan: LanguagePlan, runtime: str) -> list[tuple[str, int]]:
@@ -70,55 +68,6 @@ def vllm_command(
     return f"VLLM_PP_LAYER_PARTITION={vllm_partition(counts)} {shlex.join(words)}"
 
 
-def vllm_blocks(
-    model: LanguageModel, counts: Sequence[int], available: Sequence[int], *, keys: str = "f16", values: str = "f16"
-) -> tuple[int, ...]:
-    """Count the blocks of cache that each stage has room for; vLLM uses the smallest number in all of them.
-
-    Parameters
-    ----------
-    model
-        The model.
-    counts
-        Layers of each stage, in order; see :func:`~opweave.adapters.runtimes.groups.vllm_partition`.
-    available
-        Bytes that each stage has for weights and cache: its memory times ``--gpu-memory-utilization``, without the
-        peak of the profiling run and what is not PyTorch's.
-    keys, values
-        Types of the cache.
-
-    Raises
-    ------
-    InvalidInputError
-        When the stages do not have the model's layers, or one has no room for its weights; the message says how many
-        bytes are missing.
-
-    Notes
-    -----
-    Because the smallest stage decides, the first and the last stage, which have the embedding and the head, should have
-    fewer layers (https://github.com/vllm-project/vllm/pull/6920).
-    """
-    if sum(counts) != len(model.layers) or len(counts) != len(available):
-        raise InvalidInputError(
-            f"{list(counts)} layers on {len(available)} devices are not the {len(model.layers)} layers of {model.name}"
-        )
-    found, begin = [], 0
-    for stage, (count, room) in enumerate(zip(counts, available, strict=True)):
-        layers = model.layers[begin : begin + count]
-        begin += count
-        weights = sum(layer.bytes for layer in layers)
-        weights += model.embedding.bytes if stage == 0 else 0
-        weights += model.head.bytes if stage == len(counts) - 1 else 0
-        if weights > room:
-            raise InvalidInputError(
-                f"stage {stage} needs {weights:,} bytes for its weights, {weights - room:,} more than it has; give it "
-                "fewer layers"
-            )
-        block = BLOCK_TOKENS * sum(layer.cache.token_bytes(keys, values) for layer in layers)
-        found.append((room - weights) // max(block, 1))
-    return tuple(found)
-
-
 def exo_shards(model: LanguageModel, plan: LanguagePlan) -> dict[str, dict[str, int]]:
     """Write the layers of each node as exo's ``PipelineShardMetadata`` has them; the end of a shard is exclusive.
 
@@ -128,18 +77,17 @@ def exo_shards(model: LanguageModel, plan: LanguagePlan) -> dict[str, dict[str, 
         When a layer is divided, or a device has several blocks of layers.
     """
     stages = _stages(model, plan, "exo")
-    shards: dict[str, dict[str, int]] = {}
-    begin = 0
-    for rank, (device, count) in enumerate(stages):
-        shards[device] = {
+    ends = [0, *accumulate(count for _, count in stages)]
+    return {
+        device: {
             "device_rank": rank,
             "world_size": len(stages),
-            "start_layer": begin,
-            "end_layer": begin + count,
+            "start_layer": ends[rank],
+            "end_layer": ends[rank + 1],
             "n_layers": len(model.layers),
         }
-        begin += count
-    return shards
+        for rank, (device, _) in enumerate(stages)
+    }
 
 
 def accelerate_device_map(model: LanguageModel, plan: LanguagePlan) -> dict[str, str]:
@@ -159,7 +107,13 @@ def accelerate_device_map(model: LanguageModel, plan: LanguagePlan) -> dict[str,
 
 
 def language_settings(
-    model: LanguageModel, plan: LanguagePlan, work: Workload = DECODE, *, host: str | None, file: str = "model.gguf"
+    model: LanguageModel,
+    plan: LanguagePlan,
+    work: Workload = DECODE,
+    *,
+    host: str | None,
+    machines: Mapping[str, Sequence[str]] | None = None,
+    file: str = "model.gguf",
 ) -> dict[str, object]:
     """Write a plan for every runtime: "llama.cpp", "vLLM", "exo" and "accelerate".
 
@@ -168,7 +122,9 @@ def language_settings(
     model, plan, work
         The model, where its groups are, and what is asked of it.
     host
-        The device that is the processor with its memory; None if llama.cpp's line is not needed.
+        The device that is the processor with its memory; None if it takes no part.
+    machines
+        Devices of other machines, by the address of each.
     file
         Name of the model file in llama.cpp's line.
 
@@ -178,16 +134,9 @@ def language_settings(
         Command lines and mappings. Where a runtime cannot carry out the plan, a sentence says why.
     """
     writers: dict[str, Callable[[], object]] = {
+        "llama.cpp": lambda: llama_cpp_command(model, plan, work, host=host, machines=machines, file=file),
         "vLLM": lambda: vllm_command(model, plan, work, host=host),
         "exo": lambda: exo_shards(model, plan),
         "accelerate": lambda: accelerate_device_map(model, plan),
     }
-    if host is not None:
-        writers = {"llama.cpp": lambda: llama_cpp_command(model, plan, work, host=host, file=file), **writers}
-    found: dict[str, object] = {}
-    for runtime, write in writers.items():
-        try:
-            found[runtime] = write()
-        except InvalidInputError as error:
-            found[runtime] = {"not possible": str(error)}
-    return found
+    return possible(writers)

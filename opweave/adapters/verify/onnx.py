@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import sys
 import tempfile
@@ -37,7 +38,7 @@ from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, RunCost, Ve
 from opweave.problems.errors import EngineError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem
@@ -45,6 +46,7 @@ from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnxruntime import SessionOptions
 
 
 PLANNED = "planned.onnx"
@@ -56,12 +58,10 @@ MOST_SECONDS = 120.0
 class _Bench:
     """The setup of a verification: the model, how ONNX Runtime counts its memory, and its inputs.
 
-    ``original`` is the user's model with fixed sizes, and ``path`` the form of it that was planned: the same, or what
-    the runtime's optimiser makes of it. ``named`` is that form with constants computed, and ``folded`` its file.
+    ``named`` is the form of the model that was planned, with constants computed: the model with fixed sizes, or what
+    the runtime's optimiser makes of it. ``folded`` is its file.
     """
 
-    original: Path
-    path: Path
     folded: Path
     folder: Path
     prepared: Prepared
@@ -70,20 +70,20 @@ class _Bench:
     feeds: Arrays
     threads: int
 
-    def plain(self, path: Path) -> RuntimeRun:
-        """Run a whole model in the runtime's own order, with optimisations off."""
-        options = default_options(threads=self.threads)
-        options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
-        return profiled_run(path, options, self.feeds, runs=1)
-
-    def untouched(self) -> RuntimeRun:
-        """Run the whole model with all defaults of the runtime."""
-        return profiled_run(self.original, default_options(threads=self.threads), self.feeds, runs=1)
+    def run(self, path: Path, make: Callable[..., SessionOptions], runs: int = 1) -> RuntimeRun:
+        """Run a model under the profiler with the options that ``make`` makes."""
+        return profiled_run(path, make(threads=self.threads), self.feeds, runs=runs)
 
     def obedient(self, proto: ModelProto, name: str, runs: int) -> RuntimeRun:
         """Run a model in the order of its nodes."""
-        path = save_model(self.named.file, proto, self.folder / name)
-        return profiled_run(path, onnx_session_options(threads=self.threads), self.feeds, runs=runs)
+        return self.run(save_model(self.named.file, proto, self.folder / name), onnx_session_options, runs)
+
+
+def _unoptimised(*, threads: int) -> SessionOptions:
+    """The runtime's own order, with optimisations off."""
+    options = default_options(threads=threads)
+    options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
+    return options
 
 
 def verify_onnx(
@@ -106,23 +106,21 @@ def verify_onnx(
             form = held.enter_context(form_of_plan(original, solution.order, {}, DEFAULT_LIMITS))
             if form is not original:
                 file, found = shape(form, {}, None, DEFAULT_LIMITS)
-        bench = _bench(original, file, found, feeds, threads)
-        untouched = bench.untouched()
+        bench = _bench(original.parent, file, found, feeds, threads)
+        untouched = bench.run(original, default_options)
+        about: dict[str, Any] = {"model": bench.problem.graph.name}
         if isinstance(solution, Ordering):
-            obeyed, ran = _run_order(bench, solution, untouched)
-            by_default = _cost(_Task(original, feeds, threads, planned=False))
-            as_planned = _cost(_Task(bench.folder / PLANNED, feeds, threads, planned=True))
-            about: dict[str, Any] = {"by_default": by_default, "as_planned": as_planned}
-            plain = bench.plain(bench.folded)
+            ran = _run_order(bench, solution, untouched)
+            about["by_default"] = _cost((original, feeds, threads, False))
+            about["as_planned"] = _cost((bench.folder / PLANNED, feeds, threads, True))
         else:
-            obeyed, ran = _run_pieces(bench, parts_of(bench.problem.graph, solution))
-            about, plain = {}, bench.plain(bench.path)
+            ran = _run_pieces(bench, parts_of(bench.problem.graph, solution))
+        plain = bench.run(bench.folded, _unoptimised)
         close, apart = difference(ran.outputs, outputs_of(untouched.outputs))
         if not close:  # the runtime's optimiser may change sums by more than the tolerance, whatever the plan is
-            close, _ = difference(ran.outputs, outputs_of(bench.plain(original).outputs))
-        about |= {"model": bench.problem.graph.name, "runtime": f"onnxruntime {import_runtime().__version__}"}
-        about |= {"order_obeyed": obeyed, "outputs_close": close, "difference": apart}
-        return verdict(ran, outputs_of(plain.outputs), solution, problem, about)
+            close, _ = difference(ran.outputs, outputs_of(bench.run(original, _unoptimised).outputs))
+        about |= {"outputs_close": close, "difference": apart, "runtime": f"onnxruntime {import_runtime().__version__}"}
+        return verdict(ran, outputs_of(plain.outputs), solution, problem, **about)
 
 
 def _original(model: PathLike | ModelProto, file: OnnxFile, found: Shaped, path: Path) -> Path:
@@ -137,17 +135,15 @@ def _original(model: PathLike | ModelProto, file: OnnxFile, found: Shaped, path:
     return path
 
 
-def _bench(original: Path, file: OnnxFile, found: Shaped, feeds: Arrays, threads: int) -> _Bench:
-    prepared, folder = measure(file, found, feeds, DEFAULT_LIMITS), original.parent
+def _bench(folder: Path, file: OnnxFile, found: Shaped, feeds: Arrays, threads: int) -> _Bench:
+    prepared = measure(file, found, feeds, DEFAULT_LIMITS)
     whole = named(file, found)
-    whole = replace(whole, proto=openable(file, whole.proto, DEFAULT_LIMITS))
-    path = save_model(file, whole.proto, folder / "whole.onnx")
-    parts = without_constant_nodes(whole)
+    parts = without_constant_nodes(replace(whole, proto=openable(file, whole.proto, DEFAULT_LIMITS)))
     folded = save_model(file, parts.proto, folder / "folded.onnx")
-    return _Bench(original, path, folded, folder, prepared, parts, runtime_problem(prepared), feeds, threads)
+    return _Bench(folded, folder, prepared, parts, runtime_problem(prepared), feeds, threads)
 
 
-def _run_order(bench: _Bench, ordering: Ordering, untouched: RuntimeRun) -> tuple[bool, Ran]:
+def _run_order(bench: _Bench, ordering: Ordering, untouched: RuntimeRun) -> Ran:
     planned = bench.obedient(reordered(bench.named, ordering), PLANNED, runs=3)
     own = with_nodes(bench.named.proto, [*bench.named.constant, *bench.named.nodes.values()])
     ran = _planned(bench, planned.order)
@@ -161,13 +157,16 @@ def _run_order(bench: _Bench, ordering: Ordering, untouched: RuntimeRun) -> tupl
     elif ran != wanted:
         notes.append("Shape and Size nodes ran as early as possible, whatever the plan says; memory is that of this")
     if len(ran) < len(ordering.order):
-        notes.append(_replaced(bench, ordering, ran))
+        left = [name for name in ordering.order if name not in set(ran)]
+        kinds = ", ".join(dict.fromkeys(bench.named.nodes[name].op_type for name in left))
+        what = f"{len(left):,} operators ({kinds})"
+        notes.append(f"the runtime has left out or replaced {what}; memory is compared at the others")
     if obeyed and memory is None:
         notes.append("this version of ONNX Runtime has no counters of its arena, so memory was not compared")
-    return obeyed, Ran(outputs_of(planned.outputs), ran, planned.seconds, memory=memory, notes=tuple(notes))
+    return Ran(outputs_of(planned.outputs), ran, planned.seconds, obeyed, memory, notes=tuple(notes))
 
 
-def _run_pieces(bench: _Bench, groups: Sequence[Group]) -> tuple[bool, Ran]:
+def _run_pieces(bench: _Bench, groups: Sequence[Group]) -> Ran:
     known, seconds, obeyed = dict(bench.feeds), dict[str, float](), True
     pieces = write_pieces(bench.prepared, groups, bench.folder / "pieces")
     for piece in pieces:
@@ -178,7 +177,7 @@ def _run_pieces(bench: _Bench, groups: Sequence[Group]) -> tuple[bool, Ran]:
         obeyed = obeyed and _obeyed(bench, piece.operators, run.order)
     outputs = outputs_of({value.name: known[value.name] for value in bench.named.proto.graph.output})
     order = [name for piece in pieces for name in piece.operators]
-    return obeyed, Ran(outputs, order, seconds, pieces=len(pieces), notes=(ONE_MACHINE,))
+    return Ran(outputs, order, seconds, obeyed, pieces=len(pieces), notes=(ONE_MACHINE,))
 
 
 def _planned(bench: _Bench, order: Sequence[str]) -> list[str]:
@@ -191,53 +190,20 @@ def _planned(bench: _Bench, order: Sequence[str]) -> list[str]:
 
 
 def _obeyed(bench: _Bench, planned: Sequence[str], order: Sequence[str]) -> bool:
-    """Whether the planned operators ran in the planned order, as far as they ran."""
-    wanted = [name for name in planned if name in set(order)]
-    return _without_early(bench, _planned(bench, order)) == _without_early(bench, wanted)
-
-
-def _replaced(bench: _Bench, ordering: Ordering, ran: Sequence[str]) -> str:
-    kinds = dict.fromkeys(bench.named.nodes[name].op_type for name in ordering.order if name not in set(ran))
-    count = len(ordering.order) - len(ran)
-    what = f"{count:,} operators ({', '.join(kinds)})"
-    return f"the runtime has left out or replaced {what}; memory is compared at the others"
-
-
-def _whole_order(bench: _Bench, ran: Sequence[str]) -> list[str]:
-    """The order of a run with the operators that did not run, each as soon as its inputs are there."""
-    graph = bench.problem.graph
-    left = {name: index for name, index in graph.operator_index.items() if name not in set(ran)}
-    waiting = {index: len(graph.arrays.predecessors[index]) for index in range(len(graph.operators))}
-    order: list[str] = []
-
-    def done(index: int) -> None:
-        order.append(graph.operators[index].id)
-        for reader in graph.arrays.successors[index].tolist():
-            waiting[reader] -= 1
-            if not waiting[reader] and graph.operators[reader].id in left:
-                done(reader)
-
-    for name, index in left.items():
-        if not waiting[index] and name not in order:
-            done(index)
-    for name in ran:
-        done(graph.operator_index[name])
-    return order
-
-
-def _without_early(bench: _Bench, order: Sequence[str]) -> list[str]:
-    """An order without the nodes that ONNX Runtime always runs as early as possible."""
-    nodes = bench.named.nodes
-    return [name for name in order if name not in nodes or nodes[name].op_type not in ("Shape", "Size")]
+    """Whether the planned operators ran in the planned order, except those that always run as early as possible."""
+    late = {name for name, node in bench.named.nodes.items() if node.op_type not in ("Shape", "Size")} & set(order)
+    ran = [name for name in _planned(bench, order) if name in late]
+    return ran == [name for name in planned if name in late]
 
 
 def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: RuntimeRun) -> MemoryCheck | None:
     problem, ran = bench.problem, _planned(bench, planned.order)
-    order = _whole_order(bench, ran)
-    details = _without_scratch(problem).evaluate(Ordering(order=tuple(order))).details
+    alone = _tensors_as_they_ran(problem, ran)
+    order = given_order(alone)
+    details = alone.evaluate(order).details
     if planned.live is None or given.live is None or details is None:
         return None
-    predicted = dict(zip(order, details.stable, strict=True))
+    predicted = dict(zip(order.order, details.stable, strict=True))
     measured = dict(zip(planned.order, planned.live, strict=True))
     return MemoryCheck(
         assumptions=f"{problem.assumptions()}; in place: activations, Softmax, Clip and Cast only, never an output",
@@ -245,58 +211,55 @@ def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: Ru
         measured=tuple(max(measured[name], 0) for name in ran),
         given_peak=max(given.live),
         default_peak=untouched.peak_bytes,
-        predicted_arena=int(problem.evaluate(Ordering(order=tuple(order))).objective or 0),
+        predicted_arena=int(problem.evaluate(order).objective or 0),
         allocator_peak=planned.peak_bytes,
         held_before=planned.session_bytes,
     )
 
 
-def _without_scratch(problem: MemoryOrdering) -> MemoryOrdering:
-    """The problem of the tensors alone: the runtime's counters are read when a kernel has given its scratch back."""
-    graph = problem.graph
-    operators = tuple(op.model_copy(update={"workspace_bytes": 0}) for op in graph.operators)
+def _tensors_as_they_ran(problem: MemoryOrdering, ran: Sequence[str]) -> MemoryOrdering:
+    """The problem of the tensors alone: the runtime's counters are read when a kernel has given its scratch back.
+
+    Its operators are listed as they ran, those that did not run as soon as their inputs are there.
+    """
+    graph, place = problem.graph, {name: number for number, name in enumerate(ran)}
+    listed = sorted(graph.operators, key=lambda op: place.get(op.id, -1))
+    operators = tuple(op.model_copy(update={"workspace_bytes": 0}) for op in listed)
     graph = OpGraph(operators=operators, tensors=graph.tensors, parameters=graph.parameters, outputs=graph.outputs)
     return MemoryOrdering(graph=graph, in_place=problem.in_place, inputs=problem.inputs, outputs=problem.outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """A model that is run with the runtime's default settings, or in the order of its file."""
-
-    path: Path
-    feeds: Arrays
-    threads: int
-    planned: bool
+Task = tuple[Path, Arrays, int, bool]
+"""A model with its inputs and threads, and whether it is run in the order of its file, or with default settings."""
 
 
-def _cost(task: _Task) -> RunCost | None:
+def _cost(task: Task) -> RunCost | None:
     """What a run costs a user, in a process of its own; None if it takes too long."""
     limits = ChildLimits(seconds=MOST_SECONDS)
     found = run_in_child("ONNX Runtime", "opweave.adapters.verify.onnx:run_fresh", task, limits)
     return None if found is None else RunCost(seconds=found[0], process_bytes=found[1], arena_bytes=found[2])
 
 
-def run_fresh(task: _Task, _: Callable[[object], None]) -> tuple[float, int, int | None]:
+def run_fresh(task: Task, _: Callable[[object], None]) -> tuple[float, int, int | None]:
     """In the child: processor seconds of the best run, peak of the process, peak of the runtime's arena."""
-    make = onnx_session_options if task.planned else default_options
-    session = open_session(task.path, make(threads=task.threads))
+    path, feeds, threads, planned = task
+    make = onnx_session_options if planned else default_options
+    session = open_session(path, make(threads=threads))
     spent = []
     for _run in range(RUNS):
         began = time.process_time()
-        run_session(session, task.feeds)
+        run_session(session, feeds)
         spent.append(time.process_time() - began)
     peak = _peak_of_process()
     del session
-    profile = profiled_run(task.path, make(threads=task.threads), task.feeds, runs=1)
+    profile = profiled_run(path, make(threads=threads), feeds, runs=1)
     return min(spent[1:]), peak, profile.peak_bytes
 
 
 def _peak_of_process() -> int:
     """Largest resident memory of this process so far; Linux's usual counter also contains that of the parent."""
     status = Path("/proc/self/status")
-    if status.is_file():
-        lines = status.read_text(encoding="ascii", errors="replace").splitlines()
-        words = next((line.split() for line in lines if line.startswith("VmHWM:")), None)
-        if words is not None:
-            return int(words[1]) * 1024
+    kibibytes = re.search(r"^VmHWM:\s+(\d+)", status.read_text("ascii") if status.is_file() else "", re.MULTILINE)
+    if kibibytes is not None:
+        return int(kibibytes[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

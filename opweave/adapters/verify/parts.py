@@ -10,7 +10,6 @@ import numpy as np
 from opweave.adapters.runtimes.groups import Group, places_of, schedule_groups
 from opweave.adapters.runtimes.plan_exports import stage_groups
 from opweave.adapters.verify.report import CLOSE, MemoryCheck, OperatorTime, Verification
-from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
@@ -41,6 +40,8 @@ class Ran(NamedTuple):
         Operators in the order in which they ran, and seconds of each.
     memory
         Predicted and measured bytes, for an order.
+    obeyed
+        Whether the operators ran as planned.
     pieces
         Parts in which it ran.
     notes
@@ -50,6 +51,7 @@ class Ran(NamedTuple):
     outputs: Mapping[str, Output]
     order: Sequence[str]
     seconds: Mapping[str, float]
+    obeyed: bool = True
     memory: MemoryCheck | None = None
     pieces: int = 1
     notes: tuple[str, ...] = ()
@@ -60,7 +62,7 @@ def verdict(
     plain: Mapping[str, Output],
     solution: Solution,
     problem: Problem[Any, Any] | None,
-    about: Mapping[str, Any],
+    **about: Any,
 ) -> Verification:
     """Compare a planned run with the outputs of the model as it was.
 
@@ -76,6 +78,7 @@ def verdict(
     return Verification(
         solution=solution.kind,
         pieces=ran.pieces,
+        order_obeyed=ran.obeyed,
         outputs_equal=are_equal(ran.outputs, plain),
         memory=ran.memory,
         times=operator_times(ran.order, ran.seconds, problem, solution),
@@ -154,20 +157,13 @@ def operator_times(
     order: Sequence[str], measured: Mapping[str, float], problem: Problem[Any, Any] | None, solution: Solution
 ) -> tuple[OperatorTime, ...]:
     """Pair measured times with those that the problem's costs predict for the planned device."""
-    costs = getattr(problem, "costs", None)
+    known: Mapping[str, Mapping[str, float]] = {}
+    if getattr(problem, "costs", None) is not None:
+        known = getattr(problem, "known_seconds", {})
     placed = solution.devices_by_operator() if isinstance(solution, Schedule | Stages) else {}
     device = {name: next(iter(where)) for name, where in placed.items()}
     return tuple(
-        OperatorTime(operator=name, measured=measured[name], predicted=_promised(costs, name, device.get(name)))
+        OperatorTime(operator=name, measured=measured[name], predicted=known.get(name, {}).get(device.get(name, "")))
         for name in order
         if name in measured
     )
-
-
-def _promised(costs: object, operator: str, device: str | None) -> float | None:
-    if not isinstance(costs, Costs) or device is None:
-        return None
-    row, column = costs.operator_index.get(operator), costs.device_index.get(device)
-    if row is None or column is None:
-        return None
-    return costs.table[row][column * len(costs.batches)]

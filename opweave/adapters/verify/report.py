@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, Count, Many, Name, Number, Seconds, Spec
+from opweave.problems.spec import Bytes, Count, Many, Name, Number, Seconds, Spec, preset
 
 CLOSE = 1e-5
 """Largest difference from the runtime's optimised run, relative to the largest value of an output, or to 1."""
@@ -48,13 +48,13 @@ class MemoryCheck(Spec):
     """
 
     assumptions: str
-    predicted: Many[Bytes]
-    measured: Many[Bytes]
+    predicted: Many[int]
+    measured: Many[int]
     given_peak: Bytes
-    default_peak: Bytes | None = None
-    predicted_arena: Bytes | None = None
-    allocator_peak: Bytes | None = None
-    held_before: Bytes | None = None
+    default_peak: int | None = None
+    predicted_arena: int | None = None
+    allocator_peak: int | None = None
+    held_before: int | None = None
     explanation: str = ""
 
     @property
@@ -94,7 +94,7 @@ class RunCost(Spec):
 
     seconds: Seconds
     process_bytes: Bytes
-    arena_bytes: Bytes | None = None
+    arena_bytes: int | None = None
 
 
 class OperatorTime(Spec):
@@ -102,7 +102,7 @@ class OperatorTime(Spec):
 
     operator: Name
     measured: Seconds
-    predicted: Seconds | None = None
+    predicted: float | None = None
 
 
 class Verification(Spec):
@@ -137,7 +137,7 @@ class Verification(Spec):
         Further remarks for the reader.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     model: str
     runtime: str
     solution: str
@@ -149,10 +149,10 @@ class Verification(Spec):
     memory: MemoryCheck | None = None
     by_default: RunCost | None = None
     as_planned: RunCost | None = None
-    times: Many[OperatorTime] = ()
+    times: Many[OperatorTime] = preset(())
     claimed: Number | None = None
     claimed_assumptions: str = ""
-    notes: Many[str] = ()
+    notes: Many[str] = preset(())
 
     @property
     def passed(self) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from opweave.adapters.report.tables import facts_table, section_table
-from opweave.adapters.report.timeline_tables import Section
+from opweave.adapters.report.timeline_tables import Columns, Section, section_of
 from opweave.adapters.report.view import Row
 from opweave.adapters.verify.report import MemoryCheck, OperatorTime, RunCost, Verification
-from opweave.problems.units import exact_bytes, precise_seconds, readable_share
+from opweave.problems.units import exact_bytes, precise_seconds, readable, readable_share
 
 SHOWN_OPERATORS = 10
 
@@ -50,12 +50,12 @@ def _memory_rows(memory: MemoryCheck) -> list[Row]:
         ("steps as predicted", f"{memory.equal_steps:,} of {len(memory.predicted):,}, to the byte"),
         ("the model's own order", exact_bytes(memory.given_peak)),
     ]
-    if memory.allocator_peak is not None:
-        rows.append(("allocator, planned", exact_bytes(memory.allocator_peak)))
-        if memory.predicted_arena is not None:
-            rows.append(("predicted for it, with scratch memory", exact_bytes(memory.predicted_arena)))
-    if memory.default_peak is not None:
-        rows.append(("allocator, by default", exact_bytes(memory.default_peak)))
+    known = [
+        ("allocator, planned", memory.allocator_peak),
+        ("predicted for it, with scratch memory", memory.predicted_arena),
+        ("allocator, by default", memory.default_peak),
+    ]
+    rows += [(label, exact_bytes(size)) for label, size in known if size is not None]
     if memory.held_before:
         rows.append(("held by the session before", f"{exact_bytes(memory.held_before)}, mostly packed weights"))
     return rows
@@ -80,13 +80,14 @@ def _both(planned: int, default: int) -> str:
 def _slowest(times: Sequence[OperatorTime]) -> Section:
     total = sum(time.measured for time in times)
     promised = [time.predicted for time in times if time.predicted is not None]
-
-    def row(name: str, measured: float, predicted: float | None) -> Sequence[str]:
-        share = readable_share(measured / total if total else None)
-        foretold = "-" if predicted is None else precise_seconds(predicted)
-        return name, precise_seconds(measured), share, foretold, f"{measured / predicted:.2f}" if predicted else "-"
-
+    foretold = sum(promised) if len(promised) == len(times) else None
+    columns: Columns = {
+        "operator": lambda time: time.operator,
+        "measured": lambda time: precise_seconds(time.measured),
+        "share": lambda time: readable_share(time.measured / total if total else None),
+        "predicted": lambda time: readable(time.predicted, "seconds"),
+        "measured / predicted": lambda time: f"{time.measured / time.predicted:.2f}" if time.predicted else "-",
+    }
     slowest = sorted(times, key=lambda time: -time.measured)[:SHOWN_OPERATORS]
-    rows = [row(time.operator, time.measured, time.predicted) for time in slowest]
-    rows.append(row(f"all {len(times):,} operators", total, sum(promised) if len(promised) == len(times) else None))
-    return Section("Slowest operators", ("operator", "measured", "share", "predicted", "measured / predicted"), rows)
+    whole = OperatorTime(operator=f"all {len(times):,} operators", measured=total, predicted=foretold)
+    return section_of("Slowest operators", [*slowest, whole], columns)

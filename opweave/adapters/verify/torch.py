@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
@@ -36,9 +36,14 @@ def verify_torch(
     threads: int,
 ) -> Verification:
     """Run a PyTorch program as planned and as it was; see :func:`opweave.adapters.verify.verify`."""
-    with _threads(threads):
+    try:
         import torch
-
+    except ImportError:
+        needed = "running PyTorch models needs a package; to get it: pip install 'opweave[torch]'"
+        raise InvalidInputError(needed) from None
+    with ExitStack() as after:
+        after.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(threads)
         held = read_program(model) if isinstance(model, str | os.PathLike) else model
         program = prepare(held, args, kwargs) if isinstance(held, torch.nn.Module) else prepare(held)
         graph = from_torch(program)
@@ -49,9 +54,9 @@ def verify_torch(
         else:
             ran = _split(run, graph, solution, flat)
         plain = outputs_of(_whole(run, _copies(flat)))
-        about = {"model": graph.name, "runtime": f"torch {torch.__version__}"}
-        apart = difference(ran.outputs, plain)[1]
-        return verdict(ran, plain, solution, problem, {**about, "order_obeyed": True, "difference": apart})
+        _, apart = difference(ran.outputs, plain)
+        runtime = f"torch {torch.__version__}"
+        return verdict(ran, plain, solution, problem, model=graph.name, runtime=runtime, difference=apart)
 
 
 def _ordered(run: Runnable, graph: OpGraph, ordering: Ordering, flat: Sequence[object]) -> Ran:
@@ -79,13 +84,8 @@ def _split(run: Runnable, graph: OpGraph, plan: Schedule | Stages, flat: Sequenc
     order = [name for group in groups for name in group.operators]
     run_in_order(run, order, _copies(flat))
     timed = run_in_order(run, order, _copies(flat))
-    return Ran(
-        outputs_of(staged(run, groups).run_flat(_copies(flat))),
-        order,
-        timed.seconds,
-        pieces=len(groups),
-        notes=(ONE_MACHINE,),
-    )
+    outputs = outputs_of(staged(run, groups).run_flat(_copies(flat)))
+    return Ran(outputs, order, timed.seconds, pieces=len(groups), notes=(ONE_MACHINE,))
 
 
 def _whole(run: Runnable, flat: list[object]) -> list[object]:
@@ -106,12 +106,13 @@ def _made_up(run: Runnable, seed: int) -> list[object]:
     made: list[object] = []
     for node in run.inputs:
         like = node.meta.get("val")
-        if not isinstance(like, torch.Tensor):
-            made.append(like)
-        elif like.is_floating_point():
-            made.append(torch.randn(tuple(like.shape), generator=random).to(like.dtype))
-        else:
-            made.append(torch.randint(0, 2, tuple(like.shape), generator=random).to(like.dtype))
+        if isinstance(like, torch.Tensor):
+            size, kind = tuple(like.shape), like.dtype
+            if like.is_floating_point():
+                like = torch.randn(size, generator=random).to(kind)
+            else:
+                like = torch.randint(0, 2, size, generator=random).to(kind)
+        made.append(like)
     return made
 
 
@@ -120,19 +121,3 @@ def _copies(flat: Sequence[object]) -> list[object]:
     import torch
 
     return [value.clone() if isinstance(value, torch.Tensor) else value for value in flat]
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    try:
-        import torch
-    except ImportError:
-        raise InvalidInputError(
-            "running PyTorch models needs a package; to get it: pip install 'opweave[torch]'"
-        ) from None
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

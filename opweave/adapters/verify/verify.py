@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike
+from opweave.adapters.formats import family_of
 from opweave.adapters.verify.report import Verification
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import Ordering
@@ -80,33 +80,25 @@ def verify(
     if not isinstance(solution, VERIFIABLE):
         known = ", ".join(kind.kind for kind in VERIFIABLE)
         raise UnsupportedFeatureError(f"a {solution.kind} cannot be run here; these can: {known}")
-    if _is_onnx(model):
+    given: Any = model
+    family = family_of(model)
+    if family == "onnx":
         from opweave.adapters.verify.onnx import verify_onnx
 
         if args or kwargs:
             raise InvalidInputError("args and kwargs are for PyTorch; pass inputs={name: array} for an ONNX model")
-        found = verify_onnx(cast("PathLike | ModelProto", model), solution, problem, inputs, dims or {}, seed, threads)
-    else:
+        found = verify_onnx(given, solution, problem, inputs, dims or {}, seed, threads)
+    elif family == "torch":
         from opweave.adapters.verify.torch import verify_torch
 
         if inputs is not None or dims:
             raise InvalidInputError("inputs and dims are for ONNX models; pass args=(...) for a PyTorch model")
-        program = cast("PathLike | torch.nn.Module | ExportedProgram", model)
-        found = verify_torch(program, solution, problem, args, kwargs or {}, seed, threads)
+        found = verify_torch(given, solution, problem, args, kwargs or {}, seed, threads)
+    else:
+        name = plain(str(model))
+        raise InvalidInputError(
+            f"{name:.200}: verify runs the model itself; pass the .onnx or .pt2 file that was planned"
+        )
     if not isinstance(result, Result):
         return found
     return found.model_copy(update={"claimed": result.objective, "claimed_assumptions": result.assumptions})
-
-
-def _is_onnx(model: object) -> bool:
-    if isinstance(model, str | os.PathLike):
-        name = plain(os.fspath(model)).lower()
-        if name.endswith(".onnx"):
-            return True
-        if name.endswith(".pt2"):
-            return False
-        raise InvalidInputError(
-            f"{plain(os.fspath(model))}: verify runs the model itself, so it needs the .onnx or .pt2 file that "
-            "was planned"
-        )
-    return type(model).__name__ == "ModelProto"

@@ -1,4 +1,4 @@
-"""Batched mapping written for solvers: arrays (``instance.py``), presolve, the paper's program, programs for engines.
+"""Batched mapping written for solvers: arrays (``instance.py``), presolve, the paper's program, and exact times.
 
-``milp.py`` and ``cp.py`` are one file, ``programs.py``: both programs have the same rows but for what shares a device.
+No ``milp.py`` and no ``cp.py``: ``diviml.py`` has the paper's program, as printed and corrected.
 """

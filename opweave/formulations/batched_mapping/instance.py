@@ -18,7 +18,16 @@ import numpy as np
 
 from opweave.formulations.derived import once
 from opweave.formulations.expressions import taken_in
-from opweave.formulations.on_cluster import BLUR, OnCluster, flows_of, left_to_run_on, on_cluster, tied, too_large
+from opweave.formulations.on_cluster import (
+    BLUR,
+    OnCluster,
+    flows_of,
+    left_to_run_on,
+    on_cluster,
+    tied,
+    too_large,
+    unless_short,
+)
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
@@ -81,7 +90,8 @@ def unsplit(problem: BatchedMapping) -> Placement | None:
         return None
     graph, batch = problem.graph, problem.batch
     moved = batch if problem.transfers == "delay" else 1
-    held = {name: batch * size for name, size in problem.bytes_per_input.items()}
+    sizes_per_input = zip(graph.operator_ids, problem.sizes_per_input.tolist(), strict=True)
+    held = {name: batch * size for name, size in sizes_per_input}
     sizes = {tensor.id: moved * tensor.bytes for tensor in graph.tensors}
     if max([*sizes.values(), *held.values()], default=0) > MAX_BYTES:
         return None
@@ -286,20 +296,6 @@ def shortage(problem: BatchedMapping) -> str | None:
         return str(error)
 
 
-def lower_unless_short(problem: BatchedMapping) -> BatchedInstance:
-    """As :func:`lower`, after the cheap proofs that nothing fits.
-
-    Raises
-    ------
-    ContradictionError
-        If there is no mapping; the message says why.
-    """
-    reason = shortage(problem)
-    if reason is not None:
-        raise ContradictionError(reason)
-    return lower(problem)
-
-
 def _reasons(problem: BatchedMapping, instance: BatchedInstance) -> Iterator[str]:
     """Operators that cannot run the batch, for lack of batch sizes or of memory, and too little memory in total."""
     able = np.isfinite(instance.seconds)
@@ -358,5 +354,8 @@ def _unable(able: BoolArray) -> Iterator[tuple[int, int]]:
         if sums[kind].bit_length() < able.shape[2]:
             yield i, max(0, sums[kind].bit_length() - 1)
 
+
+lower_unless_short = unless_short(lower, shortage)
+"""As :func:`lower`, after the cheap proofs that nothing fits."""
 
 taken_in("batched_arrays", TAKEN_IN)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from opweave.formulations.modeling.arrays import MatrixModel
-from opweave.problems.arrays import BoolArray, FloatArray
+from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import DEFAULT_LIMITS
 
@@ -118,18 +118,6 @@ ONE = "constant.one"
 SIGNS = {"E": "=", "L": "<=", "G": ">="}
 
 
-def write_lp(program: NamedProgram, path: Path) -> None:
-    """Write an LP file."""
-    with path.open("w", encoding="ascii", newline="\n") as file:
-        file.writelines(_lp(program))
-
-
-def write_mps(program: NamedProgram, path: Path) -> None:
-    """Write an MPS file."""
-    with path.open("w", encoding="ascii", newline="\n") as file:
-        file.writelines(_mps(program))
-
-
 def _lp(program: NamedProgram) -> Iterator[str]:
     """Each term on a line of its own, because some readers take lines of at most 560 characters."""
     matrix, rows = program.matrix, program.matrix.rows
@@ -146,19 +134,13 @@ def _lp(program: NamedProgram) -> Iterator[str]:
     for name, low, high in program.bounds():
         free = low == -np.inf and high == np.inf
         yield f" {name} free\n" if free else f" {_side(low)} <= {name} <= {_side(high)}\n"
-    binary = matrix.whole & (matrix.lower == 0.0) & (matrix.upper == 1.0)
-    yield from _listed(program, "Binary", binary)
-    yield from _listed(program, "General", matrix.whole & ~binary)
+    yield "General\n" if matrix.whole.any() else ""
+    yield from (f" {program.columns[column]}\n" for column in np.flatnonzero(matrix.whole).tolist())
     yield "End\n"
 
 
 def _side(side: float) -> str:
     return repr(side) if np.isfinite(side) else f"{'+' if side > 0 else '-'}infinity"
-
-
-def _listed(program: NamedProgram, section: str, members: BoolArray) -> Iterator[str]:
-    yield f"{section}\n" if members.any() else ""
-    yield from (f" {program.columns[column]}\n" for column in np.flatnonzero(members).tolist())
 
 
 def _mps(program: NamedProgram) -> Iterator[str]:
@@ -174,9 +156,6 @@ def _mps(program: NamedProgram) -> Iterator[str]:
     yield from (f" rhs {name} {side!r}\n" for name, _, side in sides if side)
     yield "BOUNDS\n"
     for name, low, high in program.bounds():
-        if low == -np.inf and high == np.inf:
-            yield f" FR bnd {name}\n"
-            continue
         yield f" MI bnd {name}\n" if low == -np.inf else f" LO bnd {name} {low!r}\n"
         yield f" PL bnd {name}\n" if high == np.inf else f" UP bnd {name} {high!r}\n"
     yield "ENDATA\n"
@@ -196,6 +175,16 @@ def _mps_columns(program: NamedProgram) -> Iterator[str]:
         yield from (f" {name} {program.rows[row[k]]} {value[k]!r}\n" for k in range(begins[column], begins[column + 1]))
     if whole[-2]:
         yield " last 'MARKER' 'INTEND'\n"
+
+
+LINEAR = {".mps": _mps, ".lp": _lp}
+"""What writes the lines of a file, by its suffix."""
+
+
+def write_linear(program: NamedProgram, path: Path) -> None:
+    """Write an LP or MPS file; the suffix says which."""
+    with path.open("w", encoding="ascii", newline="\n") as file:
+        file.writelines(LINEAR[path.suffix](program))
 
 
 def named_values(names: Sequence[str], values: Mapping[str, float] | str | Path) -> FloatArray:

@@ -15,7 +15,7 @@ from opweave.formulations.build import (
     objective_unit,
     written_model,
 )
-from opweave.formulations.export.files import NamedProgram, file_names, write_lp, write_mps
+from opweave.formulations.export.files import LINEAR, NamedProgram, file_names, write_linear
 from opweave.formulations.expressions import extended
 from opweave.formulations.formulation import formulation_for, load_formulations
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
@@ -34,8 +34,8 @@ LEAST, MOST = -(2**63), 2**63 - 1
 """The sides of rows that have none."""
 
 
-def write_proto(program: WholeProgram, names: Sequence[str], unit: float, path: Path) -> None:
-    """Write the file.
+def to_proto(program: WholeProgram, names: Sequence[str], unit: float) -> CpModelProto:
+    """The program as a message. This loads no solver, so HiGHS may be in the same process.
 
     Parameters
     ----------
@@ -49,17 +49,6 @@ def write_proto(program: WholeProgram, names: Sequence[str], unit: float, path: 
     SolverNotAvailableError
         If ortools, which defines the format, is not installed.
     """
-    proto = to_proto(program, names, unit)
-    if path.suffix == ".pb":
-        path.write_bytes(proto.SerializeToString(deterministic=True))
-        return
-    from google.protobuf import text_format
-
-    path.write_text(text_format.MessageToString(proto), encoding="utf-8")
-
-
-def to_proto(program: WholeProgram, names: Sequence[str], unit: float) -> CpModelProto:
-    """The program as a message. This loads no solver, so HiGHS may be in the same process."""
     try:
         from ortools.sat.cp_model_pb2 import CpModelProto
     except ImportError as error:
@@ -98,7 +87,6 @@ def _interval(proto: CpModelProto, seen: dict[int, int], each: Interval) -> int:
     return seen[id(each)]
 
 
-LINEAR = {".mps": write_mps, ".lp": write_lp}
 NL = ".nl"
 WHOLE = (".pb", ".pbtxt", ".txt")
 FORMATS = (*LINEAR, NL, *WHOLE)
@@ -209,9 +197,7 @@ def _model(
     load_formulations(problem.kind)
     takes = IntervalModel if suffix in WHOLE else LinearModel
     found = formulation_for(problem, formulation, takes)
-    if takes is IntervalModel or (
-        suffix in LINEAR and extend is None and not issubclass(found.whole or found, PyomoFormulation)
-    ):
+    if takes is IntervalModel or (suffix in LINEAR and extend is None and not issubclass(found, PyomoFormulation)):
         model = written_model(problem, found)
     else:
         model = build_model(problem, found.name)
@@ -230,14 +216,18 @@ def _write(model: Any, path: Path) -> ModelFile:
     natural = column_names(model)
     if isinstance(model, IntervalModel):
         program = model.program()
-        write_proto(program, natural, model.unit, path)
+        proto = to_proto(program, natural, model.unit)
+        if path.suffix == ".pb":
+            path.write_bytes(proto.SerializeToString(deterministic=True))
+        else:
+            path.write_text(str(proto), encoding="utf-8")
         constraints = len(program.rows) + len(program.apart)
         return ModelFile(path, formulation.name, len(natural), constraints, FrozenDict())
     if path.suffix == NL:
         model.write(str(path), format="nl", io_options={"symbolic_solver_labels": True})
         return ModelFile(path, formulation.name, model.nvariables(), model.nconstraints(), FrozenDict())
     named, renamed = _named(model, natural)
-    LINEAR[path.suffix](named, path)
+    write_linear(named, path)
     return ModelFile(path, formulation.name, named.matrix.columns, len(named.rows), FrozenDict(renamed))
 
 

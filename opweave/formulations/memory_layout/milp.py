@@ -18,7 +18,7 @@ import numpy as np
 
 from opweave.formulations.formulation import TOLERANCE, BuildContext, Formulation, register_formulation
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower, pushed_down
-from opweave.formulations.modeling.linear import Linear, Row, total
+from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT
 from opweave.problems.arrays import FloatArray, IntArray
@@ -73,21 +73,17 @@ class LayoutModel(LinearModel):
 
     def in_pool(self, storage: str, pool: str) -> Linear:
         """1 if a storage stands in a pool, otherwise 0."""
-        return self.stands(self._row(storage), self._pool(pool))
+        return self.stands(
+            _known("storage", storage, self.instance.row_of), _known("pool", pool, self.instance.problem.pool_index)
+        )
 
     def reserved(self, pool: str) -> Linear:
         """Bytes that a pool has to reserve."""
-        return self.tops[self._pool(pool)] * self.grain
+        return self.tops[_known("pool", pool, self.instance.problem.pool_index)] * self.grain
 
     def offset(self, storage: str) -> Linear:
         """The offset of a storage in its pool, in bytes."""
-        return Linear.of(self.places[self._row(storage)]) * self.grain
-
-    def _row(self, storage: str) -> int:
-        return _known("storage", storage, self.instance.row_of)
-
-    def _pool(self, pool: str) -> int:
-        return _known("pool", pool, self.instance.problem.pool_index)
+        return Linear.of(self.places[_known("storage", storage, self.instance.row_of)]) * self.grain
 
     @property
     def stretched(self) -> set[int]:
@@ -186,12 +182,7 @@ class Sides(Formulation[MemoryLayout, Layout]):
             for k in pools:
                 both = model.stands(a, k) + model.stands(b, k)
                 if both.terms or both.constant > 1:
-                    self._require(model, "apart", both <= 1)
-
-    def _require(self, model: LayoutModel, name: str, row: Row) -> None:
-        """Add a row; one without columns must hold by itself."""
-        if not row.decided():
-            model.rows(name).add(row)
+                    model.rows("apart").add(both <= 1)
 
     def _tops(self, model: LayoutModel) -> None:
         """Every pool reserves what reaches highest in it, and at any time no less than what lives there."""
@@ -216,7 +207,7 @@ class Sides(Formulation[MemoryLayout, Layout]):
             if len(names) > 1:
                 for section in instance.full_sections():
                     live = total(model.stands(row, k) * self._size(model, row) for row in section.tolist())
-                    self._require(model, "live", live - model.tops[k] <= 0)
+                    model.rows("live").add(live - model.tops[k] <= 0)
 
     def _lengths(self, model: LayoutModel, name: str, keys: Iterable[str], low: Any, high: Any) -> IntArray:
         """Columns in units; whole ones if units are, and if rows are added that a pushed down layout may break."""
@@ -292,7 +283,7 @@ class Sides(Formulation[MemoryLayout, Layout]):
                 continue
             sides = [self._below(model, first, second) for first, second in ((i, j), (j, i))]
             for a, b in shared:
-                self._require(model, "one_below", total(sides) >= a + b - 1)
+                model.rows("one_below").add(total(sides) >= a + b - 1)
             for (first, second), side in zip(((i, j), (j, i)), sides, strict=True):
                 if side.terms:
                     row = Linear.of(model.places[first]) + self._size(model, first) - Linear.of(model.places[second])

@@ -26,8 +26,8 @@ factorization", 1987, https://doi.org/10.1137/0608031.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -252,7 +252,7 @@ def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Node
     order, peak, lowest = found
     isolated, falling, rising = (there and lowest >= floor for there, floor in allowed)
     ends = (falling and peak == inner.step(0, 0, order[0])[0]) or (rising and peak == inner.last_cost(order[-1]))
-    return _as_node(graph, [nodes[v] for v in order], dies, peak) if isolated or ends else None
+    return _as_node(graph, [nodes[v] for v in order], peak) if isolated or ends else None
 
 
 def _deaths(graph: NodeGraph, nodes: Sequence[int], sources: Sequence[int]) -> dict[int, bool | None]:
@@ -332,7 +332,7 @@ class _Inner:
         return order, peak, lowest
 
 
-def _as_node(graph: NodeGraph, order: Sequence[int], dies: Mapping[int, bool | None], peak: int) -> Node | None:
+def _as_node(graph: NodeGraph, order: Sequence[int], peak: int) -> Node | None:
     """The group as one operator whose step needs ``peak`` bytes beyond those live before it; None if impossible."""
     inner, inside = [graph.nodes[k] for k in order], set(order)
     made = {s: None for node in inner for s in node.writes}
@@ -344,15 +344,4 @@ def _as_node(graph: NodeGraph, order: Sequence[int], dies: Mapping[int, bool | N
         workspace=peak - sum(graph.size[s] for s in writes),
         inplace_ok=False,
     )
-    if node.workspace >= 0:
-        return node if node.workspace <= MAX_BYTES else None
-    # it overwrites inputs, because its peak leaves no room for both
-    for first in [s for s in node.reads if dies[s]] if graph.in_place == "first" else node.reads[:1]:
-        reads = (first, *(s for s in node.reads if s != first))
-        in_place = replace(node, reads=reads, inplace_ok=True)
-        over = graph.candidates(in_place)
-        shared = Counter(graph.size[s] for s in over) & Counter(graph.size[s] for s in writes)
-        workspace = node.workspace + sum(size * count for size, count in shared.items())
-        if workspace >= 0 and all(dies[s] for s in over):
-            return replace(in_place, workspace=workspace)
-    return None
+    return node if 0 <= node.workspace <= MAX_BYTES else None

@@ -3,29 +3,89 @@
 Source: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with Iterative Graph Optimization", section
 IV-A. Operators are i, steps j from 1 to n, storages s (the paper's tensors x, each together with its views). Real
 graphs need things that the paper leaves out: operators that write several tensors or none, views, in-place results, and
-memory for results without a reader. :mod:`.milp` states the same problem and is solved faster.
+memory for results without a reader.
 
-Rows of your own use ``model.runs(op, step)``, ``model.before(a, b)`` and ``model.position(op)``; steps count from 0.
+Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ``model.runs(op, step)`` and
+``model.before(a, b)``, which are 0 or 1, and ``model.position(op)``; steps count from 0:
+
+>>> from opweave.formulations.expressions import express
+>>> from opweave.problems.constraints import Constraint
+>>> def extend(model, problem):
+...     model.add(model.before("norm", "loss") + model.position("norm") <= 3)
+>>> class NotLater(Constraint):
+...     op: str
+...     step: int
+...     def violations(self, problem, solution):
+...         if solution.intervals()[self.op][0] > self.step:
+...             yield self.broken(f"{self.op!r} runs after step {self.step}")
+>>> @express(NotLater, "model")
+... def _not_later(model, constraint):
+...     model.add(model.position(constraint.op) <= constraint.step)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.memory_ordering.milp import OrderingProgram, Pairwise, least_peak, peak_range, scale_of
 from opweave.formulations.modeling.pyomo import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.order_arcs import ancestors
+from opweave.formulations.order_arcs import ancestors, rows_of_closure
 from opweave.problems.arrays import IntArray
+from opweave.problems.errors import InfeasibleError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
+
+
+LARGEST = 2**30
+"""Largest coefficient; beyond it, the absolute tolerances of an engine would be coarser than one unit."""
+
+SLACK = 0.01
+RELATIVE_SLACK = 1e-10
+"""Largest error of an engine's bound, in units and relative to the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A scale in which one unit is ``unit`` bytes; every footprint is a multiple of ``step`` bytes.
+
+    Examples
+    --------
+    >>> scale = Scale(step=1024, unit=1024)
+    >>> scale.room(2047), scale.bound(6367.3)
+    (1024, 6520832)
+    """
+
+    step: int
+    unit: int
+
+    @classmethod
+    def of(cls, instance: OrderingInstance) -> Scale:
+        """The scale of an instance: no footprint exceeds all storages and the largest workspace together."""
+        step, largest = instance.granularity(), int(instance.size.sum()) + int(instance.workspace.max(initial=0))
+        return cls(step, step * max(1, math.ceil(largest / (step * LARGEST))))
+
+    @property
+    def whole(self) -> bool:
+        """Whether every footprint is an integer number of units."""
+        return self.unit == self.step
+
+    def room(self, limit: int) -> int:
+        """The largest footprint in bytes that a limit allows, a multiple of ``step``."""
+        return limit // self.step * self.step
+
+    def bound(self, value: float) -> int:
+        """Convert an engine's lower bound to bytes: subtract its possible error, round up to a multiple of ``step``."""
+        safe = value - SLACK - RELATIVE_SLACK * abs(value)
+        return math.ceil(safe * (self.unit / self.step)) * self.step
 
 
 ABSENT, FREE, PRESENT = 0, -1, 1
@@ -73,18 +133,18 @@ Row = Any
 
 
 @register_formulation
-class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
+class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering]):
     """The paper's program with its pruning (7)-(10); storages that must be live are fixed.
 
     ``O[i, j]``: i runs in step j. ``T[s, j]``: s is in memory in step j. ``saved[i, b, j]``: results of b bytes that i
-    writes over dying inputs in step j. ``peak``: the paper's mem, in units of :class:`~.milp.Scale`.
+    writes over dying inputs in step j. ``peak``: the paper's mem, in units of :class:`Scale`.
     """
 
     name: ClassVar[str] = "time_indexed"
+    problem_type: ClassVar[type[MemoryOrdering]] = MemoryOrdering
     handles: ClassVar[tuple[str, ...]] = ("before", "position", "runs")
     source: ClassVar[str] = "Zhong et al. 2023, section IV-A, (1)-(10), doi:10.48550/arXiv.2308.13898"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed")
-    _unit = 1.0
 
     def write(self, problem: MemoryOrdering) -> ConcreteModel:
         """Write the model; row families are in the paper's order."""
@@ -97,16 +157,20 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
         least, peak, context = instance.start_bytes(), problem.objective == "peak", self.context
         if peak:
             least = max(least, int(context.lower_bound or 0))
-        least_peak(problem, least)
-        m.scale = scale_of(instance)
+        limit = problem.limit_bytes
+        if limit is not None and least > limit:
+            more = f"{least - limit:,} more than the limit of {limit:,}"
+            raise InfeasibleError(f"every order needs at least {least:,} bytes, {more}")
+        m.scale = Scale.of(instance)
         self._unit = m.scale.unit
         with PauseGC():
             self.add_sets(m, instance)
             m.O, m.T = Var(m.RUNS, domain=Binary), Var(m.HELD, domain=Binary)
             m.saved = Var(m.SAVINGS, bounds=lambda m, i, b, _: (0, m.most[i, b]))
             m.live = Expression(m.STEPS, rule=self.live)
-            bounds = peak_range(m.scale, least, (problem.limit_bytes, context.ceiling if peak else None))
-            m.peak = Var(bounds=bounds, domain=Integers if m.scale.whole else Reals)
+            caps = [int(cap) for cap in (limit, context.ceiling if peak else None) if cap is not None]
+            most = m.scale.room(min(caps)) / m.scale.unit if caps else None
+            m.peak = Var(bounds=(least / m.scale.unit, most), domain=Integers if m.scale.whole else Reals)
             m.objective = Objective(expr=m.peak if peak else sum(m.live.values()))
             m.one_operator = Constraint(m.STEPS, rule=self.one_operator)
             m.one_step = Constraint(m.OPS, rule=self.one_step)
@@ -121,6 +185,10 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
         m.position = lambda op: self.weighed(m, op, {j: j - 1 for j in m.STEPS})
         m.before = lambda first, second: self.before(m, first, second)
         return m
+
+    def least_rows(self, problem: MemoryOrdering) -> int:
+        """Those that weigh as much as the closure of all operators."""
+        return rows_of_closure(len(problem.graph.operators))
 
     def add_sets(self, m: ConcreteModel, instance: OrderingInstance) -> None:
         """Add ``OPS``, ``STEPS``, ``RUNS`` (i, j), ``HELD`` (s, j), ``SAVINGS`` (i, b, j), and the sets of rows.
@@ -227,6 +295,8 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
 
     def before(self, m: ConcreteModel, first: str, second: str) -> Row:
         """1 if ``first`` runs before ``second``, otherwise 0: a new variable, linked to their steps."""
+        if first == second:
+            return self.weighed(m, first, {})
         if (first, second) not in m.pairs:
             pair = m.pairs.add((first, second))
             for j in m.STEPS:
@@ -243,10 +313,6 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
         runs = {j: weight for j, weight in weights.items() if (i, j) in m.O}
         members = [m.O[i, j] for j in runs]
         return LinearExpression(constant=0, linear_coefs=list(runs.values()), linear_vars=members)
-
-    def tick(self) -> float:
-        """Bytes of one unit of the objective."""
-        return self._unit
 
     def read(self, model: ConcreteModel) -> Ordering:
         """Operators by the step in which they run."""
@@ -272,19 +338,31 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
             pair.set_value(float(step[first] < step[second]))
         m.peak.set_value(max([m.peak.lb, *(value(live) for live in m.live.values())]), skip_validation=True)
 
+    def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
+        """Convert units of the model to bytes, rounded so that a lower bound stays one."""
+        return Scale.of(lower(problem)).bound(value)
 
-@register_formulation
-class TimeIndexedOpen(TimeIndexed):
-    """The paper's program without pruning: every operator may run in every step, as in its Table IV."""
+    def counts_units(self, problem: MemoryOrdering) -> bool:
+        """Always, unless footprints are too large for the precision of engines."""
+        return Scale.of(lower(problem)).whole
 
-    name: ClassVar[str] = "time_indexed_unpruned"
-    source: ClassVar[str] = "Zhong et al. 2023, section IV-A, (1)-(6), doi:10.48550/arXiv.2308.13898"
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed_unpruned")
+    @classmethod
+    def tells_apart(cls, _problem: MemoryOrdering) -> bool:
+        """The steps of all operators are the order."""
+        return True
 
-    def windows(self, instance: OrderingInstance) -> tuple[IntArray, IntArray]:
-        """All steps for every operator."""
-        everywhere = np.ones(instance.operators, dtype=np.int64)
-        return everywhere, everywhere * instance.operators
+    def exclude(self, model: ConcreteModel, solution: Ordering) -> None:
+        """Add the row that not every operator runs in the step that it has in an order."""
+        if not solution.order:
+            raise InfeasibleError
+        model.add(sum(model.O[i, j] for j, i in enumerate(solution.order, 1)) <= len(solution.order) - 1)
 
-
-Pairwise.whole = TimeIndexed
+    def why_infeasible(self, problem: MemoryOrdering) -> str:
+        """Name the limit or the side constraints."""
+        limit, rows = (
+            problem.limit_bytes,
+            "side constraint or an added row" if self.context.extended else "side constraint",
+        )
+        limited = [] if limit is None else [f"needs more than the limit of {limit:,} bytes"]
+        broken = [f"breaks some {rows}"] if problem.constraints or self.context.extended or not limited else []
+        return f"every order {' or '.join([*limited, *broken])}"

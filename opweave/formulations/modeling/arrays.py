@@ -15,7 +15,6 @@ from opweave.formulations.modeling.rows import (
     INFINITE,
     LARGEST_COEFFICIENT,
     Block,
-    LazyNames,
     Rows,
     join_blocks,
     refuse,
@@ -178,7 +177,7 @@ def to_arrays(model: LinearModel) -> Program:
     count = len(model)
     low, high = np.asarray(model.low, dtype=np.float64), np.asarray(model.high, dtype=np.float64)
     whole = np.asarray(model.integral, dtype=bool)
-    names = LazyNames(count, model.name_of)
+    names = model.names()
     lower, upper = whole_bounds(low, high, whole, names)
     cost = np.zeros(count)
     cost[list(model.cost.terms)] = list(model.cost.terms.values())
@@ -233,7 +232,7 @@ def without_zeros(block: Block) -> Block:
     start = np.zeros(int(stays.sum()) + 1, dtype=np.int32)
     np.cumsum(left[stays], out=start[1:])
     chosen, known = np.flatnonzero(stays), block.names
-    names = LazyNames(len(chosen), lambda index: known[int(chosen[index])])
+    names = [known[index] for index in chosen.tolist()]
     return Block(start, block.index[kept], block.value[kept], block.lower[stays], block.upper[stays], names)
 
 

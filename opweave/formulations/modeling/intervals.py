@@ -37,10 +37,13 @@ class WholeRow:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval of ``size`` from column ``start``; present if column ``present`` is 1, or always if that is None."""
+    """An interval of ``size`` from column ``start``; present if column ``present`` is 1, or always if that is None.
+
+    Linear models take sizes that are not whole.
+    """
 
     start: int
-    size: int
+    size: int | float
     present: int | None = None
 
 
@@ -193,14 +196,10 @@ class IntervalModel(LinearModel):
         self.require(Linear(0, sizes) <= capacity)
 
     def where(self, name: str, row: Row, only_if: Sequence[Linear], big: float) -> None:
-        """Add a row that must hold if all 0/1 expressions of ``only_if`` are 1."""
+        """Add a row that must hold if all 0/1 columns of ``only_if`` are 1."""
         if all(condition.terms for condition in only_if):
-            self.require(row, [self._literal(condition) for condition in only_if])
-
-    def _literal(self, condition: Linear) -> int:
-        """The column of a 0/1 expression."""
-        (column, *others) = condition.terms
-        return self.any_column("any", tuple(condition.terms), (condition,)) if others else column
+            columns = [tuple(condition.terms) for condition in only_if]
+            self.require(row, [column for (column,) in columns])
 
     def ticks(self, seconds: float) -> int:
         """Whole ticks in a duration, rounded down; a duration slightly below a whole tick counts as the whole tick.
@@ -233,14 +232,6 @@ class IntervalModel(LinearModel):
         if column is None or len(self.cost.terms) != 1 or self.cost.terms[column] != 1.0:
             raise UnsupportedFeatureError("constraint programs minimise one column")
         return column
-
-    def lowest(self, column: int) -> int:
-        """The lower bound of a column."""
-        return int(self.low[column])
-
-    def highest(self, column: int) -> int:
-        """The upper bound of a column."""
-        return int(self.high[column])
 
     def program(self) -> WholeProgram:
         """The model as plain data."""

@@ -24,6 +24,12 @@ WHOLE_BYTES = 1e7
 ADDED = "added"
 """Family of the rows that side constraints and users add."""
 
+NEGLIGIBLE = 1e-9
+"""Times below this many units are left out of rows: engines would drop such coefficients, and schedules are retimed."""
+
+FIT = 1e-9
+"""Relative tolerance when windows are compared, so that rounding never drops a schedule."""
+
 
 @dataclass(slots=True)
 class Family:
@@ -58,8 +64,8 @@ class LinearModel(Handles):
         The cost to minimise, in units of ``unit`` seconds or bytes.
     timed, tick
         Columns that hold times, in units of ``tick`` seconds.
-    check_time
-        Called now and then while rows are added; may raise an exception.
+    check_time, check_size
+        Called now and then while rows are added, and with a number of rows before many are; may raise an exception.
     any_of
         Columns of :meth:`any_column` by family and key, and the expressions on which each depends.
 
@@ -69,7 +75,7 @@ class LinearModel(Handles):
     >>> x = model.binaries("x", [("conv", "gpu"), ("conv", "cpu")])
     >>> model.rows("one_device").add(Linear.over(x) == 1)
     >>> model.minimise(Linear(0.0, {x[0]: 3.0, x[1]: 5.0}), unit=0.001)
-    >>> len(model), model.column("x", ("conv", "cpu")), model.name_of(1)
+    >>> len(model), model.column("x", ("conv", "cpu")), model.names()[1]
     (2, 1, 'x[conv,cpu]')
     """
 
@@ -86,6 +92,7 @@ class LinearModel(Handles):
     timed: set[int] = field(init=False, default_factory=set)
     tick: float = field(init=False, default=1.0)
     check_time: Callable[[], None] = field(init=False, default_factory=lambda: _never)
+    check_size: Callable[[int], None] = field(init=False, default_factory=lambda: _never)
     any_of: dict[tuple[str, Key], tuple[int, Sequence[Linear]]] = field(init=False, default_factory=dict)
 
     def __len__(self) -> int:
@@ -222,13 +229,6 @@ class LinearModel(Handles):
                 result[column] = component_name(name, key)
         return result
 
-    def name_of(self, column: int) -> str:
-        """Family and key of a column."""
-        for name, family in self.families.items():
-            if column in family.columns:
-                return component_name(name, family.keys[family.columns.index(column)])
-        return f"column {column}"
-
 
 def byte_unit(sizes: Iterable[int], capacity: int) -> tuple[float, float]:
     """Bytes of one unit of a memory row, and the capacity in that unit.
@@ -242,8 +242,8 @@ def byte_unit(sizes: Iterable[int], capacity: int) -> tuple[float, float]:
     return capacity / WHOLE_BYTES, WHOLE_BYTES
 
 
-def _never() -> None:
-    """Do not check any time limit."""
+def _never(_rows: int = 0) -> None:
+    """Do not check any limit."""
 
 
 def component_name(family: str, key: Key) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -21,7 +21,7 @@ from opweave.formulations.formulation import Formulation, ProblemT, SolutionT
 from opweave.formulations.modeling.arrays import MatrixModel, Program, TriviallyInfeasibleError, whole_bounds
 from opweave.formulations.modeling.linear import WORDS, Linear, Row, missing_handle, with_names_checked
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Block, LazyNames
+from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Block
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
@@ -61,10 +61,12 @@ class PyomoView:
     _done: Counter[str] = field(default_factory=Counter)
 
     def catch_up(self) -> None:
-        """Write the columns and rows that are new in the source."""
+        """Write the columns and rows that are new in the source; take in new variables of a model that is written."""
         from pyomo.common.gc_manager import PauseGC
 
         if self.written:
+            known = {id(variable) for variable in self.variables}
+            self.variables += [variable for variable in variables_of(self.concrete) if id(variable) not in known]
             return
         self.variables.extend([None] * (len(self.source) - len(self.variables)))
         with PauseGC():
@@ -124,11 +126,7 @@ class PyomoView:
             linear_vars=[self.variables[column] for column in linear.terms],
         )
 
-    def handle(self, word: str) -> Callable[..., LinearExpression]:
-        """A handle of the linear model, returning Pyomo expressions."""
-        return partial(self._said, word)  # unlike a lambda, it follows a copy of the model
-
-    def _said(self, word: str, *names: str, **named: str) -> LinearExpression:
+    def said(self, word: str, *names: str, **named: str) -> LinearExpression:
         return self.expression(getattr(self.source, word)(*names, **named))
 
     def add(self, row: RelationalExpression, name: str | None = None) -> None:
@@ -145,13 +143,7 @@ class PyomoView:
         rows[len(rows) if name is None else name] = row
 
     def added(self) -> Iterator[Row]:
-        """The user's constraints as rows; the user's columns are numbered after ours.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If one is not linear.
-        """
+        """The user's constraints as rows, which have to be linear; the user's columns are numbered after ours."""
         from pyomo.environ import Constraint, value
         from pyomo.repn import generate_standard_repn
 
@@ -169,13 +161,7 @@ class PyomoView:
                 yield Row(dict(terms), sides[0] - repn.constant, sides[1] - repn.constant)
 
     def program(self) -> Program:
-        """The current Pyomo model, as arrays.
-
-        Raises
-        ------
-        InvalidInputError, UnsupportedFeatureError, TriviallyInfeasibleError
-            As :func:`read_arrays`.
-        """
+        """The current Pyomo model, as arrays; raises the errors of :func:`read_arrays`."""
         self.catch_up()
         matrix, variables = read_arrays(self.concrete)
         place = {id(variable): k for k, variable in enumerate(variables)}
@@ -200,7 +186,7 @@ def to_pyomo(model: LinearModel) -> PyomoView:
     view.note_objective()
     for word in (*WORDS, *model.more_words):
         if concrete.component(word) is None:
-            setattr(concrete, word, view.handle(word))
+            setattr(concrete, word, partial(view.said, word))  # unlike a lambda, it follows a copy of the model
     concrete.add, concrete.opweave = view.add, view
     return view
 
@@ -208,12 +194,7 @@ def to_pyomo(model: LinearModel) -> PyomoView:
 def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float = 1.0) -> PyomoView:
     """Wrap a Pyomo model that a formulation wrote itself; columns are its variables in the order of its components.
 
-    Parameters
-    ----------
-    timed
-        Names of the components that hold times with a horizon.
-    tick
-        The unit of these times in seconds.
+    Components with the names of ``timed`` hold times with a horizon, in units of ``tick`` seconds.
     """
     from pyomo.environ import Constraint, Var
 
@@ -233,21 +214,10 @@ def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float =
 
 
 def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
-    """Read a linear Pyomo model with one objective into arrays, and check every number in it.
+    """Read a linear Pyomo model with one objective into arrays, and the Pyomo variable of every column.
 
-    Returns
-    -------
-    MatrixModel, list
-        The arrays, and the Pyomo variable of every column.
-
-    Raises
-    ------
-    InvalidInputError
-        If numbers are NaN, infinite or extreme, or there is not exactly one objective; names the row or variable.
-    UnsupportedFeatureError
-        If a row or the objective is not linear.
-    TriviallyInfeasibleError
-        If a row without variables can never hold, or a variable has no value left.
+    Raises InvalidInputError for extreme numbers or several objectives, UnsupportedFeatureError for what is not linear,
+    and TriviallyInfeasibleError if a row without variables can never hold, or a variable has no value left.
     """
     form = _compiled(model)
     used = {id(variable) for variable in form.columns}
@@ -264,14 +234,14 @@ def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
         value=sparse.data.astype(np.float64),
         lower=np.where(side <= 0, rhs, -np.inf),
         upper=np.where(side >= 0, rhs, np.inf),
-        names=_names_of([entry.constraint for entry in form.rows]),
+        names=[str(entry.constraint.name) for entry in form.rows],
     )
     whole = np.asarray([not variable.is_continuous() for variable in variables], dtype=bool)
     try:
         bounds = [_bounds_of(variable) for variable in variables]
     except ValueError as error:
         raise InvalidInputError(f"the model cannot be read: {error}") from error
-    names = _names_of(variables)
+    names = [str(variable.name) for variable in variables]
     low, high = np.asarray(bounds, dtype=np.float64).reshape(-1, 2).T
     lower, upper = whole_bounds(low, high, whole, names)
     cost = np.concatenate([form.c.toarray()[0], np.zeros(len(spare))])
@@ -336,11 +306,6 @@ def _side(value: float) -> float | None:
     return None if np.isinf(value) else float(value)
 
 
-def _names_of(components: Sequence[Any]) -> LazyNames:
-    """Names of Pyomo components."""
-    return LazyNames(len(components), lambda index: str(components[index].name))
-
-
 class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     """A formulation in plain Pyomo, for programs that people read beside a paper; engines receive it as arrays too.
 
@@ -355,6 +320,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     """
 
     to_read: ClassVar[bool] = True
+    _unit: float = 1.0
     timed: ClassVar[tuple[str, ...]] = ()
     handles: ClassVar[tuple[str, ...]] = ()
 
@@ -369,7 +335,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
 
     def tick(self) -> float:
         """The unit of the model's times and objective in seconds or bytes, once the model is written."""
-        return 1.0
+        return self._unit
 
     @abstractmethod
     def read(self, model: ConcreteModel) -> SolutionT:
@@ -381,7 +347,13 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
 
     def build(self, problem: ProblemT) -> ConcreteModel:
         """Write the model and the rows of its side constraints; its handles check names."""
+        from pyomo.environ import Expression, Objective
+
         model = self.write(problem)
+        if model.component("objective") is not None:  # rows of a user's own count in seconds and bytes
+            cost = model.objective.expr
+            model.del_component(model.objective)
+            model.cost, model.objective = Objective(expr=cost), Expression(expr=self.tick() * cost)
         view = model.opweave = from_pyomo(model, self.timed, self.tick())
         view.source.problem = problem
         for word in WORDS:

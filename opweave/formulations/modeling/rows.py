@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import chain
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from opweave.formulations.modeling.linear import Row
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
@@ -93,44 +92,9 @@ class Block:
         return self.names[int(np.argmax(bad))] if bad.any() else None
 
 
-class LazyNames(Sequence[str]):
-    """Names made on demand, because making all of them takes longer than solving; other processes get none.
-
-    Parameters
-    ----------
-    count
-        How many there are.
-    name_of
-        Makes the name of a number.
-    """
-
-    def __init__(self, count: int, name_of: Callable[[int], str]) -> None:
-        self._count, self._name_of = count, name_of
-
-    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time, for messages
-        if not -self._count <= index < self._count:
-            raise IndexError(index)
-        return self._name_of(index % self._count)
-
-    def __iter__(self) -> Iterator[str]:
-        return map(self._name_of, range(self._count))
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
-        return (tuple, ())
-
-
-def row_names(sizes: Mapping[str, int]) -> LazyNames:
+def row_names(sizes: Mapping[str, int]) -> list[str]:
     """Names of the rows of consecutive families, given their numbers of rows."""
-    families, ends = list(sizes), list(accumulate(sizes.values()))
-
-    def name_of(index: int) -> str:
-        family = bisect_right(ends, index)
-        return f"{families[family]}[{index - ends[family] + sizes[families[family]]}]"
-
-    return LazyNames(sum(sizes.values()), name_of)
+    return [f"{family}[{index}]" for family, count in sizes.items() for index in range(count)]
 
 
 def refuse(bad: BoolArray, names: Sequence[str], owner: IntArray, what: str) -> None:
@@ -156,9 +120,8 @@ class Rows:
     >>> from opweave.formulations.modeling.linear import Linear
     >>> rows = Rows()
     >>> rows.add(Linear.of(0) <= Linear.of(1))
-    >>> rows.at_most_each(np.array([[0, 2], [1, 2]]), (1.0, 1.0), 1.0)
     >>> len(rows)
-    3
+    1
     """
 
     def __init__(self, check_time: Callable[[], None] = lambda: None) -> None:
@@ -194,24 +157,6 @@ class Rows:
         self._finished.append(block)
         self._count += len(block)
 
-    def at_most_each(self, columns: IntArray, coefficients: ArrayLike, upper: ArrayLike) -> None:
-        """Add many rows ``sum <= upper`` of equal length. ``columns``: shape (rows, terms); the rest is broadcast."""
-        count, width = columns.shape
-        if not count:
-            return
-        self._check_time()
-        values = np.broadcast_to(np.asarray(coefficients, np.float64), columns.shape).ravel()
-        self.extend(
-            Block(
-                start=np.arange(count + 1, dtype=np.int32) * np.int32(width),
-                index=columns.ravel().astype(np.int32),
-                value=values,
-                lower=np.full(count, -np.inf),
-                upper=np.broadcast_to(np.asarray(upper, np.float64), (count,)),
-                names=(),
-            )
-        )
-
     def _finish(self) -> None:
         """Convert the rows that were written one by one to arrays."""
         if not self._written:
@@ -235,14 +180,6 @@ class Rows:
         self._finish()
         self._finished = [join_blocks(self._finished)]
         return self._finished[0]
-
-    def each(self) -> Iterator[Row]:
-        """Every row so far."""
-        block = self.block()
-        start, index, value = block.start.tolist(), block.index.tolist(), block.value.tolist()
-        for number, (low, high) in enumerate(zip(block.lower.tolist(), block.upper.tolist(), strict=True)):
-            held = slice(start[number], start[number + 1])
-            yield Row(dict(zip(index[held], value[held], strict=True)), low, high)
 
 
 def join_blocks(blocks: Sequence[Block], names: Sequence[str] = ()) -> Block:

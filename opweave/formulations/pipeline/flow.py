@@ -164,8 +164,7 @@ class Flow(ClusterFormulation[Pipeline, Stages]):
         linked = instance.rate > 0
         links: list[tuple[int, int, int]] = []
         for b in range(1, instance.last):
-            seconds = np.divide(instance.sent[b], instance.rate, out=np.full(linked.shape, np.inf), where=linked)
-            near = linked & ((instance.latency + seconds) / model.unit <= most)
+            near = linked & (instance.send_seconds_between(b) / model.unit <= most)
             self.check_size(rows + len(stages) + len(links) + int(near.sum()))
             links += [(b, v, w) for v, w in np.argwhere(near).tolist()]
             self.check_time()

@@ -7,14 +7,14 @@ are where the order may be cut. A *stage* [a, b) on device v holds the operators
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.expressions import taken_in
-from opweave.formulations.on_cluster import capacity_of, permitted, too_large
-from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.on_cluster import capacity_of, permitted, too_large, unless_short
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
@@ -206,20 +206,6 @@ def _why_nowhere(problem: Pipeline, instance: PipelineInstance, begin: int, end:
     return large or f"{who} may run on no usable device: times, pins and forbidden devices leave none"
 
 
-def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
-    """As :func:`lower`, after the cheap proofs that nothing fits.
-
-    Raises
-    ------
-    ContradictionError
-        If there is no pipeline; the message says what cannot be placed, and the smallest sufficient memory.
-    """
-    reason = shortage(problem, ceiling)
-    if reason is not None:
-        raise ContradictionError(reason)
-    return lower(problem, ceiling)
-
-
 def points_of(problem: Pipeline) -> IntArray:
     """Number of operators before each point: both ends, and the allowed cuts that no Colocate forbids."""
     order = problem.running_order
@@ -249,59 +235,48 @@ def stages_up_to(ends: IntArray) -> int | None:
 class Stored:
     """Bytes of contiguous runs of operators.
 
-    Attributes
-    ----------
-    own
-        Bytes of the operators before each position, without shared parameters. Shape (operators + 1,).
+    ``own`` has the bytes of the operators before each position, without shared parameters. Shape (operators + 1,).
     """
 
     def __init__(self, problem: Pipeline) -> None:
         graph, size = problem.graph, problem.graph.parameter_sizes
         order = graph.positions(problem.running_order)
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        own = np.zeros(len(order) + 1, dtype=np.int64)
-        if problem.memory == "additive":
-            own[1:] = graph.sizes_made[order]
-        user, parameter = place[graph.uses.heads()], graph.uses.items
-        alone = np.bincount(parameter, minlength=len(size))[parameter] == 1
-        np.add.at(own, user[alone] + 1, size[parameter[alone]])
-        users: dict[int, list[int]] = {}
-        for number, name in sorted(zip(user[~alone].tolist(), parameter[~alone].tolist(), strict=True)):
-            users.setdefault(name, []).append(number)
-        # by position: the bytes of each shared parameter used there, and the positions of its uses before and after
-        self._shared: dict[int, list[tuple[int, int, int]]] = {}
-        for name, where in users.items():
-            for before, number, after in zip([-1, *where], where, [*where[1:], len(order)], strict=False):
-                self._shared.setdefault(number, []).append((int(size[name]), before, after))
-        self.own: IntArray = np.cumsum(own)
+        users = np.bincount(graph.uses.items, minlength=len(size))
+        own = graph.sizes_made[order] if problem.memory == "additive" else np.zeros(len(order), dtype=np.int64)
+        used = [graph.uses[v] for v in order.tolist()]
+        alone = [int(size[each[users[each] == 1]].sum()) for each in used]
+        self.own: IntArray = np.cumsum([0, *(own + np.asarray(alone, dtype=np.int64))])
+        self._size: list[int] = size.tolist()
+        self._shared: list[list[int]] = [each[users[each] > 1].tolist() for each in used]
 
     def ends(self, position: IntArray, capacity: int) -> IntArray:
         """For each point, the last point up to which everything fits into ``capacity``."""
         points, at = len(position), self.own[position]
         if capacity == NO_LIMIT:
             return np.full(points, points - 1, dtype=np.int64)
-        if not self._shared:
+        if not any(self._shared):
             found = np.searchsorted(at, at + capacity, side="right") - 1
             return np.maximum(found, np.arange(points)).astype(np.int64)
-        ends = np.zeros(points, dtype=np.int64)
-        end = held = 0  # bytes of the shared parameters of the operators from begin to end
-        for begin in range(points):
+        bounds = itertools.pairwise(position.tolist())
+        pieces = [list(itertools.chain.from_iterable(self._shared[begin:end])) for begin, end in bounds]
+        ends, uses = np.zeros(points, dtype=np.int64), Counter[int]()
+        end = held = 0
+        for begin in range(points):  # uses of the shared parameters in the pieces from begin to end, and their bytes
             end = max(begin, end)
             while end + 1 < points:
-                added = sum(size for size, before, _ in self._uses(position, end) if before < position[begin])
+                added = self._bytes(p for p in {*pieces[end]} if not uses[p])
                 if int(at[end + 1] - at[begin]) + held + added > capacity:
                     break
+                uses.update(pieces[end])
                 held, end = held + added, end + 1
             ends[begin] = end
             if end > begin:
-                held -= sum(size for size, _, after in self._uses(position, begin) if after >= position[end])
+                uses.subtract(pieces[begin])
+                held -= self._bytes(p for p in {*pieces[begin]} if not uses[p])
         return ends
 
-    def _uses(self, position: IntArray, point: int) -> list[tuple[int, int, int]]:
-        """The uses of shared parameters in the piece after a point."""
-        numbers = range(int(position[point]), int(position[point + 1]))
-        return [use for number in numbers for use in self._shared.get(number, ())]
+    def _bytes(self, parameters: Iterable[int]) -> int:
+        return sum(self._size[p] for p in parameters)
 
 
 def smallest_memory(problem: Pipeline) -> int | None:
@@ -334,13 +309,8 @@ def smallest_memory(problem: Pipeline) -> int | None:
 def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     """Write a problem as arrays, including all side constraints of :data:`TAKEN_IN`.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    ceiling
-        Objective of a known solution. Single times above it are excluded, so that they do not drown others in sums by
-        rounding.
+    ``ceiling`` is the objective of a known solution. Single times above it are excluded, so that they do not drown
+    others in sums by rounding.
     """
     names = problem.running_order
     place = {name: position for position, name in enumerate(names)}
@@ -358,11 +328,10 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     np.cumsum(seconds, axis=1, out=elapsed[:, 1:])
     capacity = capacity_of(problem.memory_limits[name] for name in used)
     stored = Stored(problem)
-    index = [problem.cluster.device_index[name] for name in used]
     allowed = known & permitted(place, used, problem.constraints).T
-    rate = np.array(problem.cluster.effective_bandwidth[np.ix_(index, index)])
+    rate = np.array(problem.cluster.effective_bandwidth)
     np.fill_diagonal(rate, 0.0)
-    latency = np.where(rate > 0, problem.cluster.effective_latency[np.ix_(index, index)], 0.0)
+    latency = np.where(rate > 0, problem.cluster.effective_latency, 0.0)
     return PipelineInstance(
         names=names,
         devices=used,
@@ -420,5 +389,8 @@ def _reach(position: IntArray, stored: Stored, capacity: IntArray, allowed: Bool
         reach[v] = np.maximum(reach[v], np.arange(points))
     return reach
 
+
+lower_unless_short = unless_short(lower, shortage)
+"""As :func:`lower`, after the cheap proofs that nothing fits."""
 
 taken_in("stages", TAKEN_IN)

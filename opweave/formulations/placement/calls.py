@@ -38,8 +38,6 @@ class CallInstance:
         Seconds from and to host memory; inf without a link. Shape (tensors, accelerators).
     most
         Most calls of an accelerator, at most the number of operators.
-    cores
-        Most operators of the host at the same time, at most the number of operators.
     """
 
     whole: PlacementInstance
@@ -51,7 +49,6 @@ class CallInstance:
     bring: FloatMatrix
     give: FloatMatrix
     most: int
-    cores: int
 
     @property
     def operators(self) -> int:
@@ -134,7 +131,6 @@ def lower_calls(problem: Placement) -> CallInstance:
         bring=np.ascontiguousarray(bring),
         give=np.ascontiguousarray(give),
         most=most,
-        cores=whole.operators if problem.host_cores is None else min(problem.host_cores, whole.operators),
     )
 
 

@@ -24,6 +24,7 @@ from opweave.formulations.on_cluster import (
     on_cluster,
     tied,
     too_large,
+    unless_short,
     what_is_needed,
 )
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
@@ -203,20 +204,6 @@ def shortage(problem: Placement) -> str | None:
         return str(error)
 
 
-def lower_unless_short(problem: Placement) -> PlacementInstance:
-    """As :func:`lower`, after the cheap proofs that nothing fits.
-
-    Raises
-    ------
-    ContradictionError
-        If there is no placement; the message names the device that is short of bytes, or the contradiction.
-    """
-    reason = shortage(problem)
-    if reason is not None:
-        raise ContradictionError(reason)
-    return lower(problem)
-
-
 def _reasons(problem: Placement, instance: PlacementInstance) -> Iterator[str]:
     """Groups of tied operators that fit nowhere, sets of devices that are too small, and missing links."""
     first = np.unique(instance.cluster, return_index=True)[1]
@@ -268,5 +255,8 @@ def _overfull(problem: Placement, instance: PlacementInstance, able: BoolArray) 
 def _names(names: Sequence[str], chosen: BoolArray) -> list[str]:
     return [names[k] for k in np.flatnonzero(chosen).tolist()]
 
+
+lower_unless_short = unless_short(lower, shortage)
+"""As :func:`lower`, after the cheap proofs that nothing fits."""
 
 taken_in("assignment", TAKEN_IN)

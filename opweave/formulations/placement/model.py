@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import ClusterFormulation
-from opweave.formulations.modeling.linear import Linear, Row, total
-from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance
+from opweave.formulations.modeling.intervals import WHOLE, Interval
+from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.model import NEGLIGIBLE, Key, LinearModel
+from opweave.formulations.order_arcs import ancestors
+from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.windows import (
     Message,
     Route,
     Timetable,
     Windows,
     retimed,
-    serial_length,
-    single_device_length,
-    timetable,
-    windows_of,
 )
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
-from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
-from opweave.problems.errors import InfeasibleError
-from opweave.problems.placement.spec import Placement, Schedule, TransferModel
+from opweave.problems.placement.spec import Schedule, TransferModel
 
 ABSENT = -1
 """Replaces a column whose variable is 0 in every schedule."""
 
-NEGLIGIBLE = 1e-9
-"""Times below this many units are left out of rows: engines would drop such coefficients, and schedules are retimed."""
+
+Known = Callable[[], tuple[FloatArray, BoolArray]]
+"""The latest end of activities, and an entry [b, a] that is true if a always ends before b starts."""
 
 
 @dataclass(eq=False)
@@ -75,11 +70,11 @@ class PlacementModel(LinearModel):
         columns[together] = self.binaries("x", keys)
         self.place = columns[instance.cluster]
 
-    def add_routes(self, *, whole: bool) -> None:
-        """Add y[t, r, q, k] for every route of every message, as 0/1 columns or as shares."""
+    def add_routes(self) -> None:
+        """Add y[t, r, q, k] for every route of every message."""
         devices, named = self.instance.devices, list(zip(self.message_keys(), self.messages, strict=True))
         keys: list[Key] = [(t, r, devices[way.source], devices[way.target]) for (t, r), m in named for way in m.routes]
-        fresh = iter(self.columns("y", keys, 0, 1, whole).tolist())
+        fresh = iter(self.binaries("y", keys).tolist())
         self.takes = [{way: next(fresh) for way in message.routes} for message in self.messages]
 
     def together(self, fits: BoolArray) -> BoolArray:
@@ -191,6 +186,80 @@ class PlacementModel(LinearModel):
             for k in self.devices_of(v) if not linked.all() else ():
                 rows.add(self.runs_on(v, k) <= total(self.runs_on(u, q) for q in np.flatnonzero(linked[:, k]).tolist()))
 
+    def keep_apart(self, name: str, groups: Sequence[Sequence[Interval]], starts: IntArray, known: Known) -> None:
+        """Let no two intervals of a group overlap.
+
+        Parameters
+        ----------
+        name
+            The family of the 0/1 columns that say which comes first.
+        groups
+            Intervals, each with a column; those of one activity have the same start.
+        starts, known
+            Columns of the starts of all activities, and what is known of them, in the same order.
+        """
+
+    def no_overlap(self) -> None:
+        """(6) One operator at a time on a device; (8) one message at a time out of a device, and one into it."""
+        runs = [
+            [
+                Interval(int(self.starts_at[v]), self.units(lasts[v]).item(), int(self.place[v, k]))
+                for v in np.flatnonzero(self.place[:, k] != ABSENT).tolist()
+            ]
+            for k, lasts in enumerate(self.instance.seconds.T)
+        ]
+        self.keep_apart("first", runs, self.starts_at, self._runs)
+        shared = {  # one object for the two ports of a route
+            column: Interval(at, self.units(np.asarray(way.seconds)).item(), column)
+            for at, takes in zip(self.sent_at.tolist(), self.takes, strict=True)
+            for way, column in takes.items()
+        }
+        sent = [[shared[each] for _, takes in taken for each in takes.values()] for taken in self.at_ports().values()]
+        if sent:
+            self.keep_apart("first_sent", sent, self.sent_at, self._sendings)
+
+    def _runs(self) -> tuple[FloatArray, BoolArray]:
+        """Latest ends of operators, and the paths between them."""
+        return self.windows.latest_end() / self.tick, ancestors(self.instance.after)
+
+    def _sendings(self) -> tuple[FloatArray, BoolArray]:
+        """Latest ends of messages; one is before another if all its readers lead to the other's producer."""
+        reached, producers = ancestors(self.instance.after), [each.producer for each in self.messages]
+        np.fill_diagonal(reached, val=True)
+        implied = [reached[np.ix_(producers, each.readers)].all(axis=1) for each in self.messages]
+        due = [self.windows.message_due(each) / self.tick for each in self.messages]
+        return np.asarray(due), np.stack(implied, axis=1)
+
+    def delays(self) -> None:
+        """Nothing: without ports, messages wait for nothing but their routes."""
+
+    def write(self, least: float, check_time: Callable[[], None] = lambda: None) -> None:
+        """Write everything but memory and side constraints; row families are in the paper's order.
+
+        Parameters
+        ----------
+        least
+            A lower bound of the makespan in seconds.
+        check_time
+            Called now and then; may raise an exception.
+        """
+        self.add_places(self.together(self.windows.fits))
+        self.add_times(least * (1 - WHOLE) if self.rounds else least)
+        self.minimise(Linear.of(self.length), self.tick)
+        self.add_routes()
+        for write in (
+            self.one_device,
+            self.heads_and_tails,
+            self.precedence,
+            self.routes,
+            self.arrivals,
+            self.delays,
+            self.no_overlap,
+            self.area,
+        ):
+            check_time()
+            write()
+
     def routes(self) -> None:
         """(7) A message takes the route from its producer's device to the device of a reader."""
         rows = self.rows("routes")
@@ -287,81 +356,3 @@ class PlacementModel(LinearModel):
         start, sent = values[self.starts_at] * self.tick, values[self.sent_at] * self.tick
         release = start if keeps_times else None
         return retimed(self.transfers, self.instance, self.messages, self.device(values), start, sent, release)
-
-
-UNITS = 1000.0
-"""The horizon in the model's units of time, chosen for the absolute tolerances of engines."""
-
-CEILING_SLACK = 1e-6
-"""Relative tolerance above a known schedule's length within which schedules are kept, for the tolerances of engines."""
-
-
-class PlacementProgram(ClusterFormulation[Placement, Schedule], ABC):
-    """A placement as a program; times are in units of ``_unit`` seconds."""
-
-    problem_type: ClassVar[type[Placement]] = Placement
-    built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Separate, MaxDevices)
-
-    _horizon: float = 0.0
-
-    def windows(self, problem: Placement, instance: PlacementInstance) -> Windows:
-        """Earliest and latest times of all activities.
-
-        Raises
-        ------
-        InfeasibleError
-            If the links leave an operator no device.
-        """
-        self.check_time()
-        windows = windows_of(instance, self._ceiling(problem, instance))
-        self.check_time()
-        self._horizon = windows.horizon
-        nowhere = np.flatnonzero(~np.isfinite(windows.through).any(axis=1))
-        if len(nowhere):
-            raise InfeasibleError(
-                f"operator {instance.names[nowhere[0]]!r} cannot run anywhere: no links join the devices that it and "
-                "the operators around it may run on"
-            )
-        return windows
-
-    def _ceiling(self, problem: Placement, instance: PlacementInstance) -> float | None:
-        """Length of a known schedule, with some tolerance; if rows may be added, an upper bound for all schedules."""
-        if self.context.extended:
-            return serial_length(instance) + self.context.waits
-        ceiling = self.context.ceiling
-        if ceiling is None and not any(means(constraint, Separate) for constraint in problem.constraints):
-            ceiling = single_device_length(instance)
-        return None if ceiling is None else float(ceiling) * (1 + CEILING_SLACK)
-
-    def lower_bound(self, windows: Windows) -> float:
-        """A lower bound of the makespan, in seconds."""
-        return min(windows.horizon, max(windows.critical_path, float(self.context.lower_bound or 0.0)))
-
-    def why_infeasible(self, problem: Placement) -> str:
-        """Name the rules that may exclude all schedules, and the longest schedule that was considered."""
-        considered = f" (schedules of at most {self._horizon:.6g} s were considered)" if self.context.extended else ""
-        return super().why_infeasible(problem) + considered
-
-
-class ColumnProgram(PlacementProgram, ABC):
-    """A program of the modelling layer; values and schedules are converted in the same way for all engines."""
-
-    def extract(self, model: PlacementModel, values: FloatArray) -> Schedule:
-        """The devices and order of the values, with exact times."""
-        return model.schedule(values, keeps_times=self.context.extended)
-
-    def separate(self, model: PlacementModel, values: FloatArray) -> list[Row]:
-        """(5) Operators that exceed a device's memory by less than engines can resolve do not all run there."""
-        found = model.instance.overfull(model.device(values))
-        together = [{int(model.place[v, k]) for v in members} for k, members in found]
-        return [Linear.over(columns) <= len(columns) - 1 for columns in together]
-
-    def start(self, model: PlacementModel, solution: Schedule) -> FloatArray:
-        """Values of all columns."""
-        table = timetable(model.instance, model.messages, solution)
-        values = model.written(table)
-        self.complete(model, table, values)
-        return values
-
-    def complete(self, model: Any, table: Timetable, values: FloatArray) -> None:
-        """Set the columns that only this program has."""

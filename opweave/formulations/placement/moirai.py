@@ -16,15 +16,15 @@ import numpy as np
 from opweave.formulations.expressions import colocate, express
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.modeling.model import byte_unit
+from opweave.formulations.modeling.model import NEGLIGIBLE, byte_unit
 from opweave.formulations.modeling.pyomo import PyomoFormulation, load_values
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.order_arcs import ancestors, rows_of_closure
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
-from opweave.formulations.placement.model import NEGLIGIBLE, UNITS, PlacementProgram
+from opweave.formulations.placement.programs import UNITS, PlacementProgram
 from opweave.formulations.placement.windows import Message, Windows, links, messages_of, retimed, timetable
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
-from opweave.problems.constraints import Colocate, MaxDevices, means
+from opweave.problems.constraints import Colocate
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.limits import Limits
 from opweave.problems.placement.spec import Placement, Schedule
@@ -70,7 +70,7 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
         m = ConcreteModel()
         with PauseGC():
             add_sets(m, problem, windows, self._unit, self.context.limits)
-            self.variables(m, problem, self.lower_bound(windows))
+            self.variables(m, self.lower_bound(windows))
             m.C = Expression(m.OPS, rule=self.end)
             m.C_flow = Expression(m.FLOWS, rule=self.arrival)
             m.objective = Objective(expr=m.C_max)
@@ -87,8 +87,8 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
             m.one_route = Constraint(m.FLOWS, rule=self.one_route)
             m.no_link = Constraint(m.UNLINKED, rule=self.no_link)
             m.leaving = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.leaving)
-            m.using = Constraint(m.OPS, list(m.used), rule=lambda m, i, k: m.x[i, k] <= m.used[k])
-            m.unused = Constraint(list(m.used), rule=lambda m, k: m.used[k] <= sum(m.x[i, k] for i in m.OPS))
+            m.using = Constraint(m.OPS, m.DEVICES, rule=lambda m, i, k: m.x[i, k] <= m.used[k])
+            m.unused = Constraint(m.DEVICES, rule=lambda m, k: m.used[k] <= sum(m.x[i, k] for i in m.OPS))
             m.entering = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.entering)
         return m
 
@@ -171,16 +171,11 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
         others = 2 - m.x[b, k] - m.x[d, k] + m.x[a, k] + m.x[c, k]
         return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
-    def tick(self) -> float:
-        """The unit of starts in seconds."""
-        return self._unit
-
-    def variables(self, m: ConcreteModel, problem: Placement, least: float) -> None:
+    def variables(self, m: ConcreteModel, least: float) -> None:
         """Add variables, and the handles ``on``, ``uses``, ``start`` and ``end``; schedules take ``least`` seconds."""
         from pyomo.environ import Binary, Expression, Var
 
-        counted = self.context.extended or any(means(constraint, MaxDevices) for constraint in problem.constraints)
-        m.used = Var(m.instance.devices if counted else (), domain=Binary)
+        m.used = Var(m.DEVICES, domain=Binary)
         m.x, m.stored = Var(m.OPS, m.DEVICES, domain=Binary), Var(m.SHARED, m.LIMITED, bounds=(0, 1))
         for i, k in m.x:
             if (i, k) not in m.p:
@@ -205,8 +200,9 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
         table = timetable(m.instance, m.messages, solution)
         place = {op: m.instance.devices[k] for op, k in zip(m.OPS, table.device, strict=True)}
         ways = dict(zip(m.FLOWS, table.ways, strict=True))
-        middle = dict(zip(m.OPS, table.operator_middles(), strict=True))
-        sent = dict(zip(m.FLOWS, table.message_middles(), strict=True))
+        middle = dict(zip(m.OPS, (table.start + table.end) / 2, strict=True))
+        lasts = np.asarray([0.0 if way is None else way.seconds for way in table.ways])
+        sent = dict(zip(m.FLOWS, table.sent + lasts / 2, strict=True))
         length = float(table.end.max(initial=0.0)) / m.unit
         _set(m.x, {(i, k): place[i] == k for i, k in m.x})
         _set(m.stored, {(w, k): any(place[i] == k for other, i in m.USES if other == w) for w, k in m.stored})

@@ -32,63 +32,164 @@ A rule about times should tolerate the same error as engines, a millionth of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, product
 from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import register_formulation
+from opweave.formulations.formulation import ClusterFormulation, register_formulation
 from opweave.formulations.modeling.intervals import MOST_TICKS, WHOLE, Interval, IntervalModel, fine_tick
-from opweave.formulations.modeling.linear import Linear, total
-from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.order_arcs import ancestors, rows_of_closure, transposed
-from opweave.formulations.placement.instance import PlacementInstance, common_tick, lower_unless_short
-from opweave.formulations.placement.model import ABSENT, NEGLIGIBLE, UNITS, ColumnProgram, PlacementModel
+from opweave.formulations.modeling.linear import Linear, Row, total
+from opweave.formulations.modeling.model import FIT, NEGLIGIBLE, Key, LinearModel
+from opweave.formulations.order_arcs import rows_of_closure
+from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance, common_tick, lower_unless_short
+from opweave.formulations.placement.model import Known, PlacementModel
 from opweave.formulations.placement.windows import (
-    FIT,
-    Message,
-    Timetable,
     Windows,
     flow_seconds,
     messages_of,
+    serial_length,
+    single_device_length,
     timetable,
+    windows_of,
 )
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
+from opweave.problems.errors import InfeasibleError
 from opweave.problems.placement.spec import Placement, Schedule, TransferModel
 
-Orders = dict[tuple[int, int], int]
-"""Columns of "the first ends before the second starts"; a pair whose windows exclude that has none."""
+UNITS = 1000.0
+"""The horizon in the model's units of time, chosen for the absolute tolerances of engines."""
+
+CEILING_SLACK = 1e-6
+"""Relative tolerance above a known schedule's length within which schedules are kept, for the tolerances of engines."""
+
+
+class PlacementProgram(ClusterFormulation[Placement, Schedule], ABC):
+    """A placement as a program; times are in units of ``_unit`` seconds."""
+
+    problem_type: ClassVar[type[Placement]] = Placement
+    built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Separate, MaxDevices)
+
+    _horizon: float = 0.0
+
+    def windows(self, problem: Placement, instance: PlacementInstance) -> Windows:
+        """Earliest and latest times of all activities.
+
+        Raises
+        ------
+        InfeasibleError
+            If the links leave an operator no device.
+        """
+        self.check_time()
+        windows = windows_of(instance, self._ceiling(problem, instance))
+        self.check_time()
+        self._horizon = windows.horizon
+        nowhere = np.flatnonzero(~np.isfinite(windows.through).any(axis=1))
+        if len(nowhere):
+            raise InfeasibleError(
+                f"operator {instance.names[nowhere[0]]!r} cannot run anywhere: no links join the devices that it and "
+                "the operators around it may run on"
+            )
+        return windows
+
+    def _ceiling(self, problem: Placement, instance: PlacementInstance) -> float | None:
+        """Length of a known schedule, with some tolerance; if rows may be added, an upper bound for all schedules."""
+        if self.context.extended:
+            return serial_length(instance) + self.context.waits
+        ceiling = self.context.ceiling
+        if ceiling is None and not any(means(constraint, Separate) for constraint in problem.constraints):
+            ceiling = single_device_length(instance)
+        return None if ceiling is None else float(ceiling) * (1 + CEILING_SLACK)
+
+    def lower_bound(self, windows: Windows) -> float:
+        """A lower bound of the makespan, in seconds."""
+        return min(windows.horizon, max(windows.critical_path, float(self.context.lower_bound or 0.0)))
+
+    def why_infeasible(self, problem: Placement) -> str:
+        """Name the rules that may exclude all schedules, and the longest schedule that was considered."""
+        considered = f" (schedules of at most {self._horizon:.6g} s were considered)" if self.context.extended else ""
+        return super().why_infeasible(problem) + considered
+
+
+class ColumnProgram(PlacementProgram, ABC):
+    """A program of the modelling layer; values and schedules are converted in the same way for all engines."""
+
+    model_type: ClassVar[type[LinearModel]] = PlacementModel
+
+    def build(self, problem: Placement) -> PlacementModel:
+        """Write the model; row families are in the paper's order."""
+        instance = lower_unless_short(problem)
+        self.check_problem(problem)
+        windows = self.windows(problem, instance)
+        messages = messages_of(instance, self.sendings(problem), longest=windows.hopeless)
+        ways = [len(message.routes) * (1 + len(message.readers)) for message in messages]
+        self.check_size(3 * instance.operators + (sum(ways) or len(instance.source) * len(instance.devices) ** 2))
+        made: type[PlacementModel] = self.model_type  # type: ignore[assignment]
+        model = made(instance, problem.transfers, messages, windows)
+        model.problem, model.check_time, model.check_size = problem, self.check_time, self.check_size
+        model.tick = self._unit = self.tick_of(model)
+        model.write(self.lower_bound(windows), self.check_time)
+        model.memory()
+        self.add_constraints(model, problem)
+        return model
+
+    def sendings(self, problem: Placement) -> TransferModel:
+        """The transfers about which there are messages."""
+        return problem.transfers
+
+    @abstractmethod
+    def tick_of(self, model: PlacementModel) -> float:
+        """The unit of a model's times, in seconds."""
+
+    def extract(self, model: PlacementModel, values: FloatArray) -> Schedule:
+        """The devices and order of the values, with exact times."""
+        return model.schedule(values, keeps_times=self.context.extended)
+
+    def separate(self, model: PlacementModel, values: FloatArray) -> list[Row]:
+        """(5) Operators that exceed a device's memory by less than engines can resolve do not all run there."""
+        found = model.instance.overfull(model.device(values))
+        together = [{int(model.place[v, k]) for v in members} for k, members in found]
+        return [Linear.over(columns) <= len(columns) - 1 for columns in together]
+
+    def start(self, model: PlacementModel, solution: Schedule) -> FloatArray:
+        """Values of all columns."""
+        return model.written(timetable(model.instance, model.messages, solution))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
-    """An operator or a message, which occupies devices or ports one at a time; times are in units of the model.
+class Stay:
+    """An activity that occupies things one at a time.
 
     Attributes
     ----------
     start
-        Column of the job's start.
-    length
-        The job's duration.
-    uses
-        For every device or port that it may occupy: 1 if it does.
-    ready, due
-        Earliest start; latest end if the job happens.
-    shortest
-        Least duration if the job happens.
-    latest
-        Largest value of start + length, also if the job does not happen.
+        Column of its start.
+    size
+        Its duration, by the 0/1 columns of which at most one is 1.
+    at
+        The columns that make it occupy a thing, by the number of the thing.
     """
 
     start: int
-    length: Linear
-    uses: dict[tuple[str, int], Linear]
-    ready: float
-    due: float
-    shortest: float
-    latest: float
+    size: dict[int, float] = field(default_factory=dict)
+    at: dict[int, list[int]] = field(default_factory=dict)
+
+    def length(self) -> Linear:
+        """Its duration."""
+        return Linear(0, {column: size for column, size in self.size.items() if size > NEGLIGIBLE})
+
+    def middle(self, values: FloatArray) -> tuple[float, int]:
+        """The middle between its start and end, by which activities are ordered; equal ones by their columns."""
+        return float(values[self.start]) + self.length().at(values) / 2, self.start
+
+    def meets(self, other: Stay, values: FloatArray) -> bool:
+        """Whether both occupy the same thing."""
+        shared = self.at.keys() & other.at.keys()
+        return any(values[self.at[thing]].any() and values[other.at[thing]].any() for thing in shared)
 
 
 @dataclass(eq=False)
@@ -97,101 +198,64 @@ class DisjunctiveModel(PlacementModel):
 
     Attributes
     ----------
-    orders, sent_orders
-        Which operator, and which message, comes first.
+    first
+        Columns of :meth:`keep_apart`, and the two activities of which each says that the first ends before the second.
     """
 
-    orders: Orders = field(init=False, default_factory=dict)
-    sent_orders: Orders = field(init=False, default_factory=dict)
+    first: dict[int, tuple[Stay, Stay]] = field(init=False, default_factory=dict)
 
-    def operator_jobs(self) -> list[Job]:
-        """Operators on devices."""
-        ready, due = self.windows.earliest() / self.tick, self.windows.latest_end() / self.tick
-        shortest = self.instance.seconds.min(axis=1, initial=np.inf) / self.tick
-        return [
-            Job(
-                start=int(self.starts_at[v]),
-                length=self.lasts(v),
-                uses={("on", k): self.runs_on(v, k) for k in self.devices_of(v)},
-                ready=float(ready[v]),
-                due=float(due[v]),
-                shortest=float(shortest[v]),
-                latest=float(due[v]),
-            )
-            for v in range(self.instance.operators)
-        ]
-
-    def message_jobs(self) -> list[Job]:
-        """Messages at ports."""
-        windows, jobs, ports = self.windows, list[Job](), self.at_ports()
-        for message, at, takes in zip(self.messages, self.sent_at.tolist(), self.takes, strict=True):
-            own = {port: [y for way, y in takes.items() if port in way.ports] for way in takes for port in way.ports}
-            jobs.append(
-                Job(
-                    start=at,
-                    length=self.sending(takes),
-                    uses={port: Linear.over(columns) for port, columns in own.items() if port in ports},
-                    ready=windows.message_ready(message) / self.tick,
-                    due=windows.message_due(message) / self.tick,
-                    shortest=min(way.seconds for way in takes) / self.tick,
-                    latest=self.high[at],
-                )
-            )
-        return jobs
-
-    def keep_apart(
-        self,
-        name: str,
-        keys: Sequence[tuple[str, ...]],
-        jobs: Sequence[Job],
-        implied: BoolArray,
-        check: Callable[[int], None],
-    ) -> Orders:
-        """(6), (8) No two jobs occupy the same device or port at the same time.
-
-        Parameters
-        ----------
-        name, keys
-            Name of the columns; names of the jobs.
-        implied
-            ``implied[b, a]`` says that a always ends before b starts.
-        check
-            Refuses so many rows if they are too many.
-        """
-        pairs = _meeting(jobs, implied)
-        check(4 * len(pairs))
-        ways = [(a, b) for pair in pairs for a, b in permutations(pair) if _fits(jobs[a], jobs[b])]
-        named: list[Key] = [(*keys[a], *keys[b]) for a, b in ways]
-        orders = dict(zip(ways, self.binaries(name, named).tolist(), strict=True))
+    def keep_apart(self, name: str, groups: Sequence[Sequence[Interval]], starts: IntArray, known: Known) -> None:
+        """Pairs that cannot meet have no rows; of the others, one ends before the other starts."""
+        stays = {start: Stay(start) for start in starts.tolist()}
+        for thing, group in enumerate(groups):
+            for each in group:
+                assert each.present is not None
+                stays[each.start].size[each.present] = each.size
+                stays[each.start].at.setdefault(thing, []).append(each.present)
+        due, implied = known()
+        jobs = list(stays.values())
+        ready = np.asarray(self.low)[starts]
+        shortest = np.asarray([min(job.size.values(), default=0) for job in jobs])
+        pairs = _meeting(jobs, len(groups), implied | (due <= ready[:, None]))
+        self.check_size(4 * len(pairs))
+        fits = ready[:, None] + shortest[:, None] + shortest <= due * (1 + FIT)
+        ways = [(a, b) for pair in pairs for a, b in permutations(pair) if fits[a, b]]
+        key = {
+            column: key for each in self.families.values() for key, column in zip(each.keys, each.columns, strict=True)
+        }
+        keys: list[Key] = [(*_parts(key[jobs[a].start]), *_parts(key[jobs[b].start])) for a, b in ways]
+        first = dict(zip(ways, self.binaries(name, keys).tolist(), strict=True))
         rows = self.rows(f"{name}_rows")
         for a, b in pairs:
-            chosen = Linear.over(orders[way] for way in ((a, b), (b, a)) if way in orders)
-            for shared in jobs[a].uses.keys() & jobs[b].uses.keys():
-                rows.add(jobs[a].uses[shared] + jobs[b].uses[shared] - chosen <= 1)
+            chosen = Linear.over(first[way] for way in ((a, b), (b, a)) if way in first)
+            for thing in jobs[a].at.keys() & jobs[b].at.keys():
+                rows.add(Linear.over((*jobs[a].at[thing], *jobs[b].at[thing])) - chosen <= 1)
             rows.add(chosen <= 1)
-        for (a, b), column in orders.items():
-            big = jobs[a].latest - jobs[b].ready
+        for (a, b), column in first.items():
+            self.first[column] = jobs[a], jobs[b]
+            big = max(float(due[a]), self.high[jobs[a].start]) - float(ready[b])
             if big > NEGLIGIBLE:
-                ends = total((Linear.of(jobs[a].start), jobs[a].length))
+                ends = total((Linear.of(jobs[a].start), jobs[a].length()))
                 self.where(f"{name}_rows", ends <= Linear.of(jobs[b].start), (Linear.of(column),), big)
-        return orders
+
+    def completed(self, values: FloatArray) -> FloatArray:
+        """The values, with those of :attr:`first` set as the times require."""
+        values = super().completed(values)
+        for column, (early, late) in self.first.items():
+            values[column] = early.meets(late, values) and early.middle(values) < late.middle(values)
+        return values
 
 
-def _meeting(jobs: Sequence[Job], implied: BoolArray) -> list[tuple[int, int]]:
-    """Pairs of jobs that can occupy the same thing at the same time, with neither implied to be before the other."""
-    number: dict[tuple[str, int], int] = {}
-    for job in jobs:
-        number |= {thing: len(number) + k for k, thing in enumerate(job.uses.keys() - number.keys())}
-    uses = np.zeros((len(jobs), len(number)), dtype=np.float32)
+def _parts(key: Key) -> tuple[str | int, ...]:
+    return key if isinstance(key, tuple) else () if key is None else (key,)
+
+
+def _meeting(jobs: Sequence[Stay], things: int, before: BoolArray) -> list[tuple[int, int]]:
+    """Pairs that can occupy the same thing at the same time, with neither known to end before the other starts."""
+    uses = np.zeros((len(jobs), things), dtype=np.float32)
     for a, job in enumerate(jobs):
-        uses[a, [number[thing] for thing in job.uses]] = 1.0
-    ready, due = np.asarray([job.ready for job in jobs]), np.asarray([job.due for job in jobs])
-    before = implied | (due[None, :] <= ready[:, None])
-    return [(a, b) for a, b in np.argwhere(np.triu((uses @ uses.T > 0) & ~(before | transposed(before)), 1)).tolist()]
-
-
-def _fits(early: Job, late: Job) -> bool:
-    return early.ready + early.shortest + late.shortest <= late.due * (1 + FIT)
+        uses[a, list(job.at)] = 1.0
+    return [(a, b) for a, b in np.argwhere(np.triu((uses @ uses.T > 0) & ~(before | before.T), 1)).tolist()]
 
 
 @register_formulation
@@ -208,53 +272,17 @@ class Disjunctive(ColumnProgram):
     model_type: ClassVar[type[LinearModel]] = DisjunctiveModel
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "disjunctive")
 
-    def build(self, problem: Placement) -> DisjunctiveModel:
-        """Write the model; row families are in the paper's order."""
-        instance = lower_unless_short(problem)
-        self.check_problem(problem)
-        windows = self.windows(problem, instance)
-        transfers = "one_port_edge" if problem.transfers == "delay" else problem.transfers  # then without ports
-        messages = messages_of(instance, transfers, longest=windows.hopeless)
-        model = DisjunctiveModel(instance, problem.transfers, messages, windows)
-        model.problem, model.check_time = problem, self.check_time
-        model.tick = self._unit = windows.horizon / UNITS if windows.horizon > 0 else 1.0
-        self.check_size(len(instance.source) * (1 + len(instance.devices)) + len(messages))
-        closed = ancestors(instance.after)
-        model.add_places(model.together(windows.fits))
-        model.add_times(self.lower_bound(windows))
-        model.add_routes(whole=False)
-        model.minimise(Linear.of(model.length), model.tick)
-        model.one_device()
-        model.memory()
-        for write in (model.precedence, model.routes, model.arrivals, model.heads_and_tails, model.area):
-            self.check_time()
-            write()
-        names = [(name,) for name in instance.names]
-        model.orders = model.keep_apart("first", names, model.operator_jobs(), closed, self.check_size)
-        if problem.transfers != "delay":
-            reached, producers = closed | np.eye(len(closed), dtype=bool), [each.producer for each in messages]
-            implied = np.zeros((len(messages), len(messages)), dtype=bool)
-            for number, message in enumerate(messages):
-                implied[:, number] = reached[np.ix_(producers, message.readers)].all(axis=1)
-            keys, jobs = model.message_keys(), model.message_jobs()
-            model.sent_orders = model.keep_apart("first_sent", keys, jobs, implied, self.check_size)
-        self.add_constraints(model, problem)
-        return model
-
     def least_rows(self, problem: Placement) -> int:
         """Those that weigh as much as the closure of all operators."""
         return rows_of_closure(len(problem.graph.operators))
 
-    def complete(self, model: DisjunctiveModel, table: Timetable, values: FloatArray) -> None:
-        """Set which comes first, where two share a device or port."""
-        there: list[set[tuple[str, int]]] = [{("on", k)} for k in table.device]
-        ports = [set() if way is None else set(way.ports) for way in table.ways]
-        for orders, at, middle in (
-            (model.orders, there, table.operator_middles()),
-            (model.sent_orders, ports, table.message_middles()),
-        ):
-            for (a, b), column in orders.items():
-                values[column] = bool(at[a] & at[b]) and (middle[a], a) < (middle[b], b)
+    def sendings(self, problem: Placement) -> TransferModel:
+        """Every flow is a message; without ports, it waits for nothing."""
+        return "one_port_edge" if problem.transfers == "delay" else problem.transfers
+
+    def tick_of(self, model: PlacementModel) -> float:
+        """A thousandth of the horizon."""
+        return model.windows.horizon / UNITS if model.windows.horizon > 0 else 1.0
 
 
 @dataclass(eq=False)
@@ -266,6 +294,10 @@ class PlacementIntervals(PlacementModel, IntervalModel):
     def units(self, seconds: FloatArray) -> IntArray:
         """Whole ticks in durations, rounded down; a duration slightly below a whole tick counts as the whole tick."""
         return np.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10).astype(np.int64)
+
+    def keep_apart(self, _name: str, groups: Sequence[Sequence[Interval]], _starts: IntArray, _known: Known) -> None:
+        """Let no two intervals of a group overlap."""
+        self.apart += [list(group) for group in groups if len(group) > 1]
 
     def delays(self) -> None:
         """(4a) Without ports, S[v] >= C[u] + delay where u and v run at the two ends of a link.
@@ -285,69 +317,6 @@ class PlacementIntervals(PlacementModel, IntervalModel):
                     lasts = self.ticks(float(instance.seconds[u, q]))
                     self.require(self.at(u) + (lasts + delay) <= self.at(v), both)
 
-    def no_overlap(self) -> None:
-        """(6) One operator at a time on a device; (8) one message at a time out of a device, and one into it."""
-        groups = [
-            [
-                Interval(int(self.starts_at[v]), self.ticks(float(lasts[v])), int(self.place[v, k]))
-                for v in np.flatnonzero(self.place[:, k] != ABSENT).tolist()
-            ]
-            for k, lasts in enumerate(self.instance.seconds.T)
-        ]
-        shared = {  # one object for the two ports of a route
-            column: Interval(at, self.ticks(way.seconds), column)
-            for at, takes in zip(self.sent_at.tolist(), self.takes, strict=True)
-            for way, column in takes.items()
-        }
-        ports = self.at_ports().values()
-        groups += [[shared[column] for _, takes in taken for column in takes.values()] for taken in ports]
-        self.apart += [group for group in groups if len(group) > 1]
-
-
-def intervals_of(
-    instance: PlacementInstance,
-    transfers: TransferModel,
-    messages: tuple[Message, ...],
-    windows: Windows,
-    tick: float,
-    least: float,
-    check_time: Callable[[], None] = lambda: None,
-) -> PlacementIntervals:
-    """Write everything but memory and side constraints; row families are in the paper's order.
-
-    Parameters
-    ----------
-    instance, transfers, messages
-        The problem as arrays, its kind of transfers, and its messages; without ports there are none.
-    windows
-        Earliest and latest times of all activities.
-    tick
-        Length of a tick in seconds.
-    least
-        A lower bound of the makespan in seconds.
-    check_time
-        Called now and then; may raise an exception.
-    """
-    model = PlacementIntervals(instance, transfers, messages, windows)
-    model.tick = tick
-    model.add_places(model.together(windows.fits))
-    model.add_times(least * (1 - WHOLE))
-    model.minimise(Linear.of(model.length), model.tick)
-    model.add_routes(whole=True)
-    for write in (
-        model.one_device,
-        model.heads_and_tails,
-        model.precedence,
-        model.routes,
-        model.arrivals,
-        model.delays,
-        model.no_overlap,
-        model.area,
-    ):
-        check_time()
-        write()
-    return model
-
 
 @register_formulation
 class Intervals(ColumnProgram):
@@ -357,39 +326,16 @@ class Intervals(ColumnProgram):
     model_type: ClassVar[type[LinearModel]] = PlacementIntervals
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "intervals")
 
-    _activities: int = 0
-
-    def build(self, problem: Placement) -> PlacementIntervals:
-        """Write the model."""
-        instance = lower_unless_short(problem)
-        windows = self.windows(problem, instance)
-        messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
-        needed = sum(len(message.routes) * (1 + len(message.readers)) for message in messages)
-        rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + needed
-        self.check_size(rows)
-        self._activities = instance.operators + (len(messages) or len(instance.source))
-        tick = fine_tick(self._activities, windows.horizon)
-        if not self.context.extended:
-            # added rows may need times that are no sums of durations
-            tick = common_tick(instance, windows.horizon, MOST_TICKS) or tick
-        self._unit = tick
-        least = self.lower_bound(windows)
-        model = intervals_of(instance, problem.transfers, messages, windows, tick, least, self.check_time)
-        model.problem = problem
-        model.memory()
-        self.add_constraints(model, problem)
-        return model
+    def tick_of(self, model: PlacementModel) -> float:
+        """A measure that all durations have, or a tiny share of the horizon."""
+        instance, horizon = model.instance, model.windows.horizon
+        self._activities = instance.operators + (len(model.messages) or len(instance.source))
+        # added rows may need times that are no sums of durations
+        common = None if self.context.extended else common_tick(instance, horizon, MOST_TICKS)
+        return common or fine_tick(self._activities, horizon)
 
     def exact(self, model: PlacementIntervals, solution: Schedule) -> FloatArray:
         """Values of all columns, with starts that are not rounded to ticks."""
         table, values = timetable(model.instance, model.messages, solution), self.start(model, solution)
         values[model.starts_at], values[model.sent_at] = table.start / model.tick, table.sent / model.tick
         return values
-
-    def resolution(self) -> float:
-        """One tick per activity along a path, in seconds."""
-        return self._unit * self._activities
-
-    def objective_bound(self, problem: Placement, value: float) -> float:
-        """Convert ticks to seconds, minus the error of durations that count as whole ticks but are slightly shorter."""
-        return max(0.0, value * self._unit * (1 - 2 * WHOLE))

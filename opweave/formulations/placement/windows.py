@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from opweave.formulations.modeling.model import FIT
 from opweave.formulations.order_arcs import Activity, earliest_starts
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
@@ -209,17 +210,6 @@ class Timetable:
     ways: list[Route | None]
     sent: FloatArray
 
-    def operator_middles(self) -> list[float]:
-        """Middle of every operator's run."""
-        return [float(middle) for middle in (self.start + self.end) / 2]
-
-    def message_middles(self) -> list[float]:
-        """Middle of every message."""
-        return [
-            float(begin) + (0.0 if way is None else way.seconds / 2)
-            for begin, way in zip(self.sent, self.ways, strict=True)
-        ]
-
 
 def timetable(instance: PlacementInstance, messages: Sequence[Message], solution: Schedule) -> Timetable:
     """Read a schedule that obeys the problem."""
@@ -240,9 +230,6 @@ def timetable(instance: PlacementInstance, messages: Sequence[Message], solution
 
 HOPELESS = 4.0
 """Longest duration of a transfer in models, as a multiple of the horizon."""
-
-FIT = 1e-9
-"""Relative tolerance when windows are compared, so that rounding never drops a schedule."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,10 +290,6 @@ class Windows:
     def latest_start(self) -> FloatArray:
         """Latest start of every operator."""
         return np.asarray(self.horizon - (self.tail + self.instance.seconds).min(axis=1, initial=np.inf))
-
-    def message_ready(self, message: Message) -> float:
-        """Earliest start of a message."""
-        return float(self.earliest_end()[message.producer])
 
     def message_due(self, message: Message) -> float:
         """Latest end of a message that is needed."""

@@ -114,7 +114,7 @@ class ServingInstance:
         """The plan in the problem's words."""
         layers = self.problem.layers
         held = {self.names[k]: layers[first:end] for k, (first, end) in enumerate(blocks) if end > first}
-        return LayerBlocks(operators=held)  # type: ignore[arg-type]  # a mapping becomes a frozen one
+        return LayerBlocks(operators=held)
 
     def blocks(self, solution: LayerBlocks) -> list[tuple[int, int]]:
         """Blocks of a valid plan."""

@@ -125,17 +125,17 @@ class FlowOfTokens(TimedFormulation[ServingFlow, LayerBlocks]):
         return 2 * linked * (len(problem.layers) - 1)
 
     def _columns(self, model: BlockModel, blocks: list[tuple[int, int, int, float]], links: list[Place]) -> None:
-        names, count = model.instance.names, len(model.instance.names)
+        names = model.instance.names
         keys = [(names[k], first, end - first) for k, first, end, _ in blocks]
         where = [(k, first, end) for k, first, end, _ in blocks]
         model.holds = dict(zip(where, model.binaries("block", keys).tolist(), strict=True))
-        shares = model.reals("computes", keys, [0.0] * len(keys), [1.0] * len(keys))
+        shares = model.reals("computes", keys, high=1.0)
         model.computes = dict(zip(where, shares.tolist(), strict=True))
         pairs = [(names[i], names[j], place) for i, j, place in links]
-        sent = model.reals("sends", pairs, [0.0] * len(pairs), [1.0] * len(pairs))
+        sent = model.reals("sends", pairs, high=1.0)
         model.sends = dict(zip(links, sent.tolist(), strict=True))
         for name, ends in (("enters", model.enters), ("leaves", model.leaves)):
-            ends.update(enumerate(model.reals(name, names, [0.0] * count, [1.0] * count).tolist()))
+            ends.update(enumerate(model.reals(name, names, high=1.0).tolist()))
 
     def _blocks(self, model: BlockModel, blocks: list[tuple[int, int, int, float]], token: Linear) -> None:
         """One block for each device at most; it computes only with that, and no faster than it can."""

@@ -119,15 +119,12 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
         most = live
         for v, part in enumerate(parts):
             passing = -(-instance.workspace[v] * part.size // self.length[v]) + (0 if instance.resident else weights[v])
-            comm, airtime = np.zeros((rows, self.devices)), np.zeros(rows)
+            comm = np.zeros((rows, self.devices))
             for e in range(int(instance.flow_start[v]), int(instance.flow_start[v + 1])):
-                together, seconds, missing = self._received(e, v, parts)
+                seconds, missing = self._received(e, v, parts)
                 passing = passing + missing
-                if instance.broadcast_airtime:
-                    airtime += together
-                else:
-                    comm += seconds
-            latency += airtime + (comm + self._computed(v, part)).max(axis=1)
+                comm += seconds
+            latency += (comm + self._computed(v, part)).max(axis=1)
             taking = part.size > 0
             surplus += np.maximum(0, taking.sum(axis=1) - instance.most_parts[v])
             surplus += (taking & np.isinf(instance.intercept[v])).sum(axis=1)
@@ -139,16 +136,15 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
         over += np.maximum(0.0, most - instance.capacity.astype(np.float64)).sum(axis=1)
         return latency, surplus, over
 
-    def _received(self, e: int, v: int, parts: list[Parts]) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Flow e to operator v: seconds of the channel, seconds and bytes of every device."""
+    def _received(self, e: int, v: int, parts: list[Parts]) -> tuple[FloatArray, IntArray]:
+        """Flow e to operator v: seconds and bytes of every device."""
         instance, j, t = self.instance, int(self.instance.producer[e]), self.instance.tensor[e]
         part, by_rows, cell = parts[v], self.mode[v] == ROWS, instance.cell[t]
         across = instance.channels[t] if by_rows else instance.rows[t]
         first, end = self._needed(e, v, part)
         need = np.where(part.size > 0, np.maximum(0, end - first), 0)
         if j < 0:
-            nothing = np.zeros(need.shape)
-            return nothing[:, 0], nothing, need * across * cell
+            return np.zeros(need.shape), need * across * cell
         held = parts[j]
         if instance.whole[j]:
             cells = np.where(held.size > 0, 0, need * across)
@@ -163,11 +159,7 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
             sent = np.where(need > 0, beyond, 0) * across
         rate = np.where(instance.rate > 0.0, instance.rate, np.inf)
         seconds = np.where(sent * cell > 0, instance.latency + sent * cell / rate, 0.0)
-        idle = part.size == 0
-        tops = [np.where(idle, -1, each).max(axis=1, keepdims=True) for each in (first, end)]
-        broadcast = (idle | ((first == tops[0]) & (end == tops[1]))).all(axis=1)
-        airtime = np.where(broadcast, seconds.max(axis=1), seconds.sum(axis=1))
-        return airtime, seconds, cells * cell
+        return seconds, cells * cell
 
     def _needed(self, e: int, v: int, part: Parts) -> tuple[IntArray, IntArray]:
         """The rows or channels [first, end) of flow e that every part of operator v needs."""

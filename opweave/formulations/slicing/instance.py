@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from opweave.formulations.expressions import taken_in
-from opweave.formulations.on_cluster import capacity_of, nowhere_to_run, permitted
+from opweave.formulations.on_cluster import capacity_of, left_to_run_on, unless_short
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
 from opweave.formulations.slicing.shortage import binding_limits, rules_by_memory, shortage
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
@@ -76,8 +75,6 @@ class SlicingInstance:
         Properties of every device; the capacity is ``NO_LIMIT`` if everything fits at once.
     most_parts
         Largest number of parts of every operator.
-    broadcast_airtime
-        Whether the router carries only one thing at a time.
     printed
         Whether transfers from rows to rows are the paper's.
     consumers
@@ -112,7 +109,6 @@ class SlicingInstance:
     rate: FloatArray
     latency: FloatArray
     most_parts: IntArray
-    broadcast_airtime: bool
     printed: bool
     consumers: Adjacency
 
@@ -198,20 +194,6 @@ def plain_order(problem: Slicing) -> tuple[str, ...]:
     return in_order(names, order)
 
 
-def lower_unless_short(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstance:
-    """As :func:`lower`, after the cheap proofs that nothing fits.
-
-    Raises
-    ------
-    ContradictionError
-        If there is no solution; the message names the device that is short of bytes, or the contradiction.
-    """
-    reason = shortage(problem)
-    if reason is not None:
-        raise ContradictionError(reason)
-    return lower(problem, order)
-
-
 def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstance:
     """Write a problem as arrays, for one order of its operators (None: :func:`plain_order`).
 
@@ -221,136 +203,90 @@ def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstan
         If side constraints leave an operator no device, or close a cycle.
     """
     names = plain_order(problem) if order is None else tuple(order)
-    return _Writer(problem, names).write()
+    graph, arrays, columns = problem.graph, problem.graph.arrays, problem.columns
+    rows, count = graph.positions(names), len(names)
+    step = np.zeros(count, dtype=np.int64)
+    step[rows] = np.arange(count)
+    reader, flow = Adjacency(arrays.reads.start, np.arange(len(arrays.reads.items))).entries(rows)
+    tensor = columns.tensor[flow]
+    producer = np.append(step, OUTSIDE)[arrays.producer[tensor]]
+    last = np.append(step, -1)[arrays.producer]  # the last operator that touches every tensor
+    np.maximum.at(last, tensor, reader)
+    last[[graph.tensor_index[name] for name in graph.outputs]] = count
+    stride, padding, reach, wide, deep, offset = _windows(problem, flow)
+    listing, written = arrays.writes.entries(rows)
+    devices = tuple(device.name for device in problem.cluster.devices)
+    inner = producer >= 0
+    known = ~np.isnan(columns.seconds)
+    able = left_to_run_on(graph, devices, known, np.arange(count), problem.constraints)[rows]
+    whole = np.asarray(columns.length[rows, WHOLE] > 0)
+    length, most_parts = _ruled(problem, names, whole, columns.length[rows, 1:])
+    return SlicingInstance(
+        names=names,
+        devices=devices,
+        whole=whole,
+        length=length,
+        intercept=np.where(able, columns.fixed[rows], np.inf),
+        slope=np.where(able, columns.seconds[rows] - columns.fixed[rows], 0.0),
+        flow_start=_starts(reader, count),
+        tensor=tensor,
+        producer=producer,
+        stride=stride,
+        padding=padding,
+        reach=reach,
+        wide=wide,
+        deep=deep,
+        offset=offset,
+        channels=columns.channels,
+        rows=columns.rows,
+        cell=columns.cell,
+        made_start=_starts(listing, count),
+        made=written,
+        last=last,
+        weight=columns.weight[rows].astype(np.int64),
+        workspace=columns.workspace[rows].astype(np.int64),
+        resident=problem.weights == "resident",
+        capacity=capacity_of(binding_limits(problem)),
+        rate=np.asarray(problem.rates, dtype=np.float64),
+        latency=np.asarray(problem.latencies, dtype=np.float64),
+        most_parts=most_parts,
+        printed=problem.transfers == "paper",
+        consumers=Adjacency.from_pairs(count, producer[inner], reader[inner]),
+    )
 
 
-class _Writer:
-    """Puts a problem's columns into running order."""
+def _windows(problem: Slicing, flow: IntArray) -> IntArray:
+    """How every flow is read: stride, padding, reach, wide, deep, offset. Shape (6, flows)."""
+    columns, arrays = problem.columns, problem.graph.arrays
+    v, tensor = columns.operator[flow], columns.tensor[flow]
+    cut = columns.length[v, WHOLE] == 0
+    channels, rows, groups = columns.channels[tensor], columns.rows[tensor], columns.groups[v]
+    by_row = cut & (columns.length[v, 1 + ROWS] > 0) & (rows > 1)
+    some = cut & (channels > 1) & (problem.transfers != "paper")
+    mixed = some & (columns.reading[v] == READINGS.index("mixed"))
+    joined = some & (columns.reading[v] == READINGS.index("joined"))
+    made = np.append(columns.channels[arrays.writes.items], 1)[arrays.writes.start[v]]
+    read = (
+        np.where(by_row, columns.stride[v], 0),
+        np.where(by_row, columns.padding[v], 0),
+        np.where(by_row, columns.reach[v], rows),
+        np.where(mixed, made // groups, np.where(cut & ~some, made, 1)),
+        np.where(mixed, channels // groups, np.where(some, 1, channels)),
+        np.where(joined, columns.offset[flow], 0),
+    )
+    return np.stack(read)
 
-    def __init__(self, problem: Slicing, order: tuple[str, ...]) -> None:
-        self._problem, self._order = problem, order
-        self._columns = problem.columns
-        self._devices = tuple(device.name for device in problem.cluster.devices)
-        self._rows = problem.graph.positions(order)
-        self._step = np.zeros(len(order), dtype=np.int64)
-        self._step[self._rows] = np.arange(len(order))
 
-    def write(self) -> SlicingInstance:
-        """Put everything together."""
-        problem, columns = self._problem, self._columns
-        reader, tensor, producer = self._inputs()
-        stride, padding, reach, wide, deep, offset = self._windows()
-        listing, written = problem.graph.arrays.writes.entries(self._rows)
-        intercept, slope = self._times()
-        inner, count = producer >= 0, len(self._order)
-        return SlicingInstance(
-            names=self._order,
-            devices=self._devices,
-            whole=self._stays,
-            length=self._lengths(),
-            intercept=intercept,
-            slope=slope,
-            flow_start=_starts(reader, count),
-            tensor=tensor,
-            producer=producer,
-            stride=stride,
-            padding=padding,
-            reach=reach,
-            wide=wide,
-            deep=deep,
-            offset=offset,
-            channels=columns.channels,
-            rows=columns.rows,
-            cell=columns.cell,
-            made_start=_starts(listing, count),
-            made=written,
-            last=self._last(reader, tensor),
-            weight=columns.weight[self._rows].astype(np.int64),
-            workspace=columns.workspace[self._rows].astype(np.int64),
-            resident=problem.weights == "resident",
-            capacity=capacity_of(binding_limits(problem)),
-            rate=np.asarray(problem.rates, dtype=np.float64),
-            latency=np.asarray(problem.latencies, dtype=np.float64),
-            most_parts=self._most_parts(),
-            broadcast_airtime=problem.channel == "shared",
-            printed=problem.transfers == "paper",
-            consumers=Adjacency.from_pairs(count, producer[inner], reader[inner]),
-        )
-
-    @property
-    def _stays(self) -> BoolArray:
-        """Whether every operator of the order stays whole."""
-        return np.asarray(self._columns.length[self._rows, WHOLE] > 0)
-
-    @cached_property
-    def _flows(self) -> tuple[IntArray, IntArray]:
-        """Position in the order, and flow of the problem, of every flow."""
-        reads = self._problem.graph.arrays.reads
-        return Adjacency(reads.start, np.arange(len(reads.items))).entries(self._rows)
-
-    def _inputs(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Reader, tensor and producer of every flow."""
-        reader, flow = self._flows
-        tensor = self._columns.tensor[flow]
-        return reader, tensor, np.append(self._step, OUTSIDE)[self._problem.graph.arrays.producer[tensor]]
-
-    def _windows(self) -> IntArray:
-        """How every flow is read: stride, padding, reach, wide, deep, offset. Shape (6, flows)."""
-        columns, arrays = self._columns, self._problem.graph.arrays
-        flow = self._flows[1]
-        v, tensor = columns.operator[flow], columns.tensor[flow]
-        cut = columns.length[v, WHOLE] == 0
-        channels, rows, groups = columns.channels[tensor], columns.rows[tensor], columns.groups[v]
-        by_row = cut & (columns.length[v, 1 + ROWS] > 0) & (rows > 1)
-        some = cut & (channels > 1) & (self._problem.transfers != "paper")
-        mixed = some & (columns.reading[v] == READINGS.index("mixed"))
-        joined = some & (columns.reading[v] == READINGS.index("joined"))
-        made = np.append(columns.channels[arrays.writes.items], 1)[arrays.writes.start[v]]
-        read = (
-            np.where(by_row, columns.stride[v], 0),
-            np.where(by_row, columns.padding[v], 0),
-            np.where(by_row, columns.reach[v], rows),
-            np.where(mixed, made // groups, np.where(cut & ~some, made, 1)),
-            np.where(mixed, channels // groups, np.where(some, 1, channels)),
-            np.where(joined, columns.offset[flow], 0),
-        )
-        return np.stack(read)
-
-    def _lengths(self) -> IntArray:
-        length = np.where(self._stays[:, None], (1, 0), self._columns.length[self._rows, 1:])
-        if self._problem.dimension == "rule":
-            rule = rulings(self._problem, self._order)
-            word = [DIMENSIONS.index(rule[name].dimension) - 1 for name in self._order]
-            other = np.arange(2) != np.asarray(word, dtype=np.int64)[:, None]
-            length = np.where(other & ~self._stays[:, None], 0, length)
-        return length
-
-    def _most_parts(self) -> IntArray:
-        most = np.full(len(self._order), len(self._devices), dtype=np.int64)
-        if self._problem.dimension == "rule":
-            for step, ruling in enumerate(rulings(self._problem, self._order).values()):
-                if ruling.most_parts is not None:
-                    most[step] = min(ruling.most_parts, len(self._devices))
-        return most
-
-    def _last(self, reader: IntArray, tensor: IntArray) -> IntArray:
-        """The last operator that touches every tensor."""
-        graph = self._problem.graph
-        last = np.append(self._step, -1)[graph.arrays.producer]
-        np.maximum.at(last, tensor, reader)
-        last[[graph.tensor_index[name] for name in graph.outputs]] = len(self._order)
-        return last
-
-    def _times(self) -> tuple[FloatArray, FloatArray]:
-        problem, columns, rows = self._problem, self._columns, self._rows
-        row = dict(zip(self._order, range(len(self._order)), strict=True))
-        known = ~np.isnan(columns.seconds[rows])
-        able = known & permitted(row, self._devices, problem.constraints)
-        for v in np.flatnonzero(~able.any(axis=1)).tolist():
-            raise ContradictionError(nowhere_to_run([self._order[v]], self._devices, known[v], problem.constraints))
-        intercept = np.where(able, columns.fixed[rows], np.inf)
-        slope = np.where(able, columns.seconds[rows] - columns.fixed[rows], 0.0)
-        return intercept, slope
+def _ruled(problem: Slicing, names: Sequence[str], whole: BoolArray, cut: IntArray) -> tuple[IntArray, IntArray]:
+    """Lengths along each mode, and the most parts, of every operator, as the paper's rule allows them."""
+    length, devices = np.where(whole[:, None], (1, 0), cut), len(problem.cluster.devices)
+    if problem.dimension != "rule":
+        return length, np.full(len(names), devices, dtype=np.int64)
+    rule = list(rulings(problem, tuple(names)).values())
+    word = [DIMENSIONS.index(each.dimension) - 1 for each in rule]
+    other = np.arange(2) != np.asarray(word, dtype=np.int64)[:, None]
+    most = [devices if each.most_parts is None else min(each.most_parts, devices) for each in rule]
+    return np.where(other & ~whole[:, None], 0, length), np.asarray(most, dtype=np.int64)
 
 
 def _starts(rows: IntArray, count: int) -> IntArray:
@@ -359,5 +295,8 @@ def _starts(rows: IntArray, count: int) -> IntArray:
     np.cumsum(np.bincount(rows, minlength=count), out=start[1:])
     return start
 
+
+lower_unless_short = unless_short(lower, lambda problem, *_: shortage(problem))
+"""As :func:`lower`, after the cheap proofs that nothing fits."""
 
 taken_in("cuts", TAKEN_IN)

@@ -34,7 +34,7 @@ class Cuts(ClusterFormulation[Slicing, Slices]):
 
     name: ClassVar[str] = "cut_program"
     noun: ClassVar[str] = "plan of cuts"
-    requires: ClassVar[str] = "channel='dedicated', transfers='refined'"
+    requires: ClassVar[str] = "transfers='refined'"
     problem_type: ClassVar[type[Slicing]] = Slicing
     model_type: ClassVar[type[LinearModel]] = CutModel
     supports: ClassVar[tuple[str, ...]] = ("cuts", "order_arcs", "cut_program")
@@ -46,13 +46,11 @@ class Cuts(ClusterFormulation[Slicing, Slices]):
         Raises
         ------
         UnsupportedFeatureError
-            For a shared channel, or for the paper's transfers.
+            For the paper's transfers.
         """
         instance = lower(problem)
-        if problem.channel == "shared" or problem.transfers == "paper":
-            raise UnsupportedFeatureError(
-                "the integer program supports only channel='dedicated' and transfers='refined'"
-            )
+        if problem.transfers == "paper":
+            raise UnsupportedFeatureError("the integer program supports only transfers='refined'")
         self.restricts = instance.order_matters(problem)
         cells = instance.operators + len(instance.tensor)
         self.check_size(20 * cells * len(instance.devices))

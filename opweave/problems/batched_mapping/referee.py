@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opweave.problems import device_play
 from opweave.problems.arrays import IntArray, distinct
-from opweave.problems.device_play import DeviceDetails, Played, Runs
-from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation, broken
-from opweave.problems.spec import FrozenDict
+from opweave.problems.device_play import DeviceDetails, PlayedRuns, Runs, wrong_names
+from opweave.problems.solution import TIME_TOLERANCE, Violation, broken
 
 if TYPE_CHECKING:
     from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
@@ -29,40 +27,12 @@ class BatchedDetails(DeviceDetails):
     ----------
     inputs_per_second
         Inputs of the whole batch divided by the makespan; None when the makespan is 0.
-    batch_count
-        Number of batches that run.
     """
 
     inputs_per_second: float | None
-    batch_count: int
 
 
-def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
-    """Judge a solution against all rules except the side constraints."""
-    columns = columns_of(problem, solution)
-    wrong = tuple(_unusable(problem, solution, columns))
-    if wrong:
-        return Evaluation(objective=None, violations=wrong)
-    played = play(problem, solution, columns)
-    runs, end = played.runs, played.timeline.end
-    held = problem.memory_by_device(solution)
-    details = BatchedDetails(
-        makespan=end,
-        memory_bytes=FrozenDict(held),
-        memory_limits=FrozenDict(problem.memory_limits),
-        inputs_per_second=problem.batch / end if end > 0 else None,
-        batch_count=len(runs.operator),
-    )
-    found = (
-        *_durations(solution, runs, TIME_TOLERANCE * end),
-        *_wrong_transfers(solution, played),
-        *played.in_time(),
-        *device_play.overfull(problem.cluster, held),
-    )
-    return Evaluation(objective=end, violations=found, details=details).with_timeline(played.timeline)
-
-
-class Columns(NamedTuple):
+class BatchColumns(NamedTuple):
     """The batches of a schedule as columns: operator and device, -1 if unknown, and number of inputs. (batches,) each.
 
     ``inputs`` has the inputs of all batches, one batch behind the other. (inputs,)
@@ -74,23 +44,47 @@ class Columns(NamedTuple):
     inputs: IntArray
 
 
-def play(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Played:
-    """Run every batch and transfer at the times of the schedule, whose columns are given."""
-    operator, device, count, inputs = columns
-    start = np.asarray([batch.start for batch in solution.batches], dtype=np.float64)
-    lasts = problem.times[operator, device, np.searchsorted(problem.sizes, count)]
-    run_of = np.empty((len(problem.graph.operators), problem.batch), dtype=np.int64)
-    run = np.repeat(np.arange(len(operator)), count)
-    run_of[operator[run], inputs] = run
-    runs, per_input = Runs(operator, device, start, start + lasts, count), problem.transfers == "delay_per_input"
-    return device_play.play(problem, runs, run_of, solution.transfers, per_input=per_input)
+class PlayedBatches(PlayedRuns):
+    """Every batch and transfer at the times of the schedule."""
+
+    def __init__(self, problem: BatchedMapping, solution: BatchedSchedule) -> None:
+        operator, device, count, inputs = columns_of(problem, solution)
+        start = np.asarray([batch.start for batch in solution.batches], dtype=np.float64)
+        lasts = problem.times[operator, device, np.searchsorted(problem.sizes, count)]
+        run_of = np.empty((len(problem.graph.operators), problem.batch), dtype=np.int64)
+        run = np.repeat(np.arange(len(operator)), count)
+        run_of[operator[run], inputs] = run
+        runs, per_input = Runs(operator, device, start, start + lasts, count), problem.transfers == "delay_per_input"
+        super().__init__(problem, solution, runs, run_of, per_input=per_input)
+        self._solution = solution
+
+    def details(self) -> BatchedDetails:
+        """Makespan, speed and memory."""
+        speed = self.problem.batch / self.objective if self.objective > 0 else None
+        return BatchedDetails(**super().details().model_dump(), inputs_per_second=speed)
+
+    def violations(self) -> Iterator[Violation]:
+        """Batches that end at another time than they say, and transfers that carry other inputs than are needed."""
+        batches, tolerance = self._solution.batches, TIME_TOLERANCE * self.objective
+        for batch, end in zip(batches, self.runs.end.tolist(), strict=True):
+            if abs(end - batch.end) > tolerance:
+                lasts, said = end - batch.start, batch.end - batch.start
+                message = f"the batch of {batch.operator!r} on {batch.device!r} takes {lasts:.6g} s, not {said:.6g} s"
+                yield broken("duration", message, abs(end - batch.end))
+        for row in np.flatnonzero(self.sent.need[: self.listed] >= 0).tolist():
+            made, read = (batches[run[row]].inputs for run in (self.sent.maker, self.sent.taker))
+            passed, carried = set(made) & set(read), set(self._solution.transfers[row].inputs)
+            if carried != passed:
+                what = self.route(self.sent, row)
+                yield broken("transfer", f"{what} carries {_inputs(sorted(carried))}, not {_inputs(sorted(passed))}")
+        yield from super().violations()
 
 
-def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> Columns:
+def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> BatchColumns:
     """The batches of a schedule as columns."""
     operators, devices = problem.graph.operator_index, problem.cluster.device_index
     names, places, inputs = ([*map(attrgetter(what), solution.batches)] for what in ("operator", "device", "inputs"))
-    return Columns(
+    return BatchColumns(
         np.asarray([*map(operators.get, names, repeat(-1))], dtype=np.int64),
         np.asarray([*map(devices.get, places, repeat(-1))], dtype=np.int64),
         np.asarray(list(map(len, inputs)), dtype=np.int64),
@@ -98,9 +92,9 @@ def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> Columns:
     )
 
 
-def _unusable(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Iterator[Violation]:
+def unusable(problem: BatchedMapping, solution: BatchedSchedule) -> Iterator[Violation]:
     """Check that every operator runs every input once, in batches whose times are known, and that all names exist."""
-    operator, device, count, inputs = columns
+    operator, device, count, inputs = columns_of(problem, solution)
     numbers = np.minimum(inputs, problem.batch)  # larger ones have their own rule
     for batch in solution.batches:
         yield from _wrong_batch(problem, batch)
@@ -117,7 +111,7 @@ def _unusable(problem: BatchedMapping, solution: BatchedSchedule, columns: Colum
             yield broken("missing", f"{name!r} never runs {_inputs(missing)}")
         if twice:
             yield broken("twice", f"{name!r} runs {_inputs(twice)} more than once")
-    yield from device_play.wrong_names(problem.graph, problem.cluster, solution.transfers)
+    yield from wrong_names(problem.graph, problem.cluster, solution.transfers)
 
 
 def _times(problem: BatchedMapping, operator: IntArray, count: IntArray, numbers: IntArray) -> IntArray:
@@ -145,31 +139,6 @@ def _wrong_batch(problem: BatchedMapping, batch: Batch) -> Iterator[Violation]:
         sizes = ", ".join(map(str, costs[place]))
         message = f"{what} on {place!r} has {len(batch.inputs)} inputs; the sizes that can run there are {sizes}"
         yield broken("size", message)
-
-
-def _durations(solution: BatchedSchedule, runs: Runs, tolerance: float) -> Iterator[Violation]:
-    """Batches that end at another time than they say."""
-    for batch, end in zip(solution.batches, runs.end.tolist(), strict=True):
-        if abs(end - batch.end) > tolerance:
-            lasts, said = end - batch.start, batch.end - batch.start
-            message = f"the batch of {batch.operator!r} on {batch.device!r} takes {lasts:.6g} s, not {said:.6g} s"
-            yield broken("duration", message, abs(end - batch.end))
-
-
-def _wrong_transfers(solution: BatchedSchedule, played: Played) -> Iterator[Violation]:
-    """Check the transfers.
-
-    Every need must have a link. A listed transfer must be needed, listed once, and carry exactly the inputs needed.
-    """
-    yield from played.without_link()
-    yield from played.needless()
-    for row, need in enumerate(played.sent.need[: played.listed].tolist()):
-        if need >= 0:
-            made, read = (solution.batches[run[need]].inputs for run in (played.needs.maker, played.taker))
-            passed, carried = set(made) & set(read), set(solution.transfers[row].inputs)
-            if carried != passed:
-                what = played.route(played.sent, row)
-                yield broken("transfer", f"{what} carries {_inputs(sorted(carried))}, not {_inputs(sorted(passed))}")
 
 
 def _inputs(numbers: list[int]) -> str:

@@ -6,8 +6,8 @@ Platforms". The decisions and rules are those of its equations (1)-(7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cache, cached_property
 from math import fsum, isnan
 from typing import Annotated, ClassVar, Literal
 
@@ -15,20 +15,17 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.referee import BatchedDetails, columns_of, judge
+from opweave.problems.batched_mapping.referee import BatchedDetails, PlayedBatches, columns_of, unusable
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.limits import MAX_BYTES
-from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time
-from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
-from opweave.problems.words import counted
+from opweave.problems.on_cluster import ClusterProblem, check_total_time
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Referee, Solution, grouped
+from opweave.problems.spec import Count, Many, Name, Seconds, Spec, _plain_number, preset
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
 
-BatchTransfers = Literal["delay", "delay_per_input"]
-BatchMemory = Literal["buffers", "additive", "parameters"]
 
 InputNumber = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)]
 
@@ -92,14 +89,11 @@ class BatchedSchedule(Solution):
     """
 
     batches: Many[Batch]
-    transfers: Many[BatchTransfer] = ()
+    transfers: Many[BatchTransfer] = preset(())
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Devices that run a batch of each operator."""
-        found: dict[str, set[str]] = {}
-        for batch in self.batches:
-            found.setdefault(batch.operator, set()).add(batch.device)
-        return {name: frozenset(devices) for name, devices in found.items()}
+        return grouped((batch.operator, batch.device) for batch in self.batches)
 
     def intervals(self) -> Mapping[str, tuple[float, float]]:
         """First start and last end of every operator, in seconds."""
@@ -114,7 +108,7 @@ class BatchedSchedule(Solution):
         return {(batch.operator, batch.device): len(batch.inputs) for batch in self.batches}
 
 
-class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
+class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
     """Send a batch of inputs through every operator so that the makespan, the end of the last batch, is smallest.
 
     Each input of each operator runs on one device. The inputs of an operator on one device run together as one batch,
@@ -176,51 +170,28 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = BatchedSchedule
-    unit: ClassVar[str] = "seconds"
-    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
-        {"objective": (("makespan",), "a plan is measured by its makespan")}
-    )
+    referee: ClassVar[Referee] = unusable, PlayedBatches
     _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "_sums", "sizes_per_input"})
 
-    schema_version: Literal[1] = SCHEMA_VERSION
-    cluster: Cluster
-    costs: Costs
+    schema_version: Literal[1] = 1
+    cluster: Cluster = Field(kw_only=False)
+    costs: Costs = Field(kw_only=False)
     batch: Annotated[Count, Field(le=LARGEST_BATCH)] = 1
-    transfers: BatchTransfers = "delay"
-    memory: BatchMemory = "buffers"
+    transfers: Literal["delay", "delay_per_input"] = "delay"
+    memory: Literal["buffers", "additive", "parameters"] = "buffers"
 
     @model_validator(mode="after")
     def _check(self) -> BatchedMapping:
-        check_costs(self.costs, self.graph, self.cluster)
+        self._check_costs()
         self._check_sizes()
         running = fsum(
             max(lasts for sizes in known.values() for lasts in sizes.values()) for known in self.known_seconds.values()
         )
         check_total_time(self.graph, self.cluster, running)
-        check_constraints(self.constraints, self)
         return self
 
     def _check_sizes(self) -> None:
-        """Check that supported sizes have times where any time is known, and that sizes can add up to the batch."""
-        names = self.graph.operator_ids
-        for device in self.cluster.devices:
-            timed = np.zeros(len(names), dtype=bool)
-            for size in self.costs.batches:
-                timed |= ~np.isnan(self.costs.array(names, [device.name], size)[:, 0])
-            needed = [size for size in device.batch_sizes or () if size <= self.batch]
-            for name in (name for name, there in zip(names, timed.tolist(), strict=True) if there):
-                lacking = sorted(set(needed).difference(self.known_seconds[name].get(device.name, ())))
-                if lacking:
-                    raise ValueError(
-                        f"operator {name!r} has no time on device {device.name!r} for a batch of {lacking[0]}, which "
-                        "the device supports; add it to the costs or take the size from its batch_sizes"
-                    )
-        for name, known in self.known_seconds.items():
-            if not known:
-                raise ValueError(
-                    f"operator {name!r} can run nowhere: no device of the cluster supports a batch of at most "
-                    f"{self.batch} whose time is known"
-                )
+        """Check that sizes can add up to the batch."""
         for name in (name for name, sums in self._sums.items() if self.batch not in sums):
             options = (
                 f"{' or '.join(map(str, each))} on {where!r}" for where, each in self.known_seconds[name].items()
@@ -262,26 +233,12 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
     @cached_property
     def _sums(self) -> dict[str, frozenset[int]]:
         """Numbers of inputs up to ``batch`` that batches, one on each device at most, make up, for every operator."""
-        kept: dict[tuple[tuple[int, ...], ...], frozenset[int]] = {}
-        found = {}
-        for name, by_device in self.known_seconds.items():
-            sizes = tuple(tuple(by_size) for by_size in by_device.values())
-            if sizes not in kept:
-                kept[sizes] = sums_up_to(self.batch, sizes)
-            found[name] = kept[sizes]
-        return found
-
-    def assumptions(self) -> str:
-        return f"makespan of {counted(self.batch, 'input')}, transfers {self.transfers}, memory {self.memory}"
-
-    @cached_property
-    def bytes_per_input(self) -> dict[str, int]:
-        """Bytes that each input of an operator takes on its device, by operator."""
-        return dict(zip(self.graph.operator_ids, self.sizes_per_input.tolist(), strict=True))
+        sizes = {name: tuple(map(tuple, row.values())) for name, row in self.known_seconds.items()}
+        return {name: sums_up_to(self.batch, each) for name, each in sizes.items()}
 
     @cached_property
     def sizes_per_input(self) -> IntArray:
-        """:attr:`bytes_per_input` in the order of the operators. Shape (operators,)."""
+        """Bytes that a device holds for an input of every operator. Shape (operators,)."""
         arrays = self.graph.arrays
         if self.memory == "parameters":
             return np.zeros(len(self.graph.operators), dtype=np.int64)
@@ -295,16 +252,14 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
         there = (operator >= 0) & (device >= 0) & (count > 0)
         return operator[there], device[there], count[there]
 
-    def _replay(self, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
-        return judge(self, solution)
 
-
-def sums_up_to(most: int, choices: Iterable[Iterable[int]]) -> frozenset[int]:
+@cache
+def sums_up_to(most: int, choices: tuple[tuple[int, ...], ...]) -> frozenset[int]:
     """Sums of at most one number from each of ``choices``, up to ``most``.
 
     Examples
     --------
-    >>> sorted(sums_up_to(9, [(2, 4), (4,), (8,)]))
+    >>> sorted(sums_up_to(9, ((2, 4), (4,), (8,))))
     [0, 2, 4, 6, 8]
     """
     reached = 1

@@ -2,17 +2,111 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from opweave.problems.language.number_types import row_bytes
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.shown import Bare, brief
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, Count, Extent, Many, Operations, Spec
+from opweave.problems.spec import Bytes, Count, Extent, Many, Operations, Spec, preset
 from opweave.problems.units import readable_bytes
-from opweave.problems.words import counted
+from opweave.problems.words import counted, did_you_mean
+
+
+class NumberType(NamedTuple):
+    """A type in which weights and caches are stored: blocks of ``numbers`` numbers in ``bytes`` bytes.
+
+    The types with blocks are those of ggml, whose table (``GGML_QUANT_SIZES`` in the package ``gguf``, MIT) gives the
+    sizes; plain types are also those of safetensors.
+    """
+
+    numbers: int
+    bytes: int
+
+
+RUNTIMES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("runtimes.toml").read_text("utf-8"))
+"""What is known of runtimes: sizes of number types and of files, reserves, and what devices reach."""
+
+NUMBER_TYPES = {name: NumberType(*sizes) for name, sizes in RUNTIMES["number_types"].items()}
+"""Sizes by name, in lower case as llama.cpp's options spell them."""
+
+
+class Mix(NamedTuple):
+    """The types of a file: of the table of tokens, of the head, and bits for each number of all other matrices."""
+
+    table: str
+    head: str
+    bits: float
+
+
+MIXES = {name: Mix(*row) for name, row in RUNTIMES["mixes"].items()}
+"""Files of llama.cpp by the names in which people have them, such as "q4_k_m"."""
+
+
+def number_type(name: str) -> NumberType:
+    """Find a type by its name, in upper or lower case.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name.
+
+    Examples
+    --------
+    >>> number_type("Q4_K")
+    NumberType(numbers=256, bytes=144)
+    """
+    found = NUMBER_TYPES.get(name.lower())
+    if found is None:
+        raise InvalidInputError(
+            f"{name!r:.60} is no type of numbers that opweave knows{did_you_mean(name, (*NUMBER_TYPES, *MIXES))}; "
+            f"it knows {', '.join(NUMBER_TYPES)}"
+        )
+    return found
+
+
+def row_bytes(numbers: int, name: str) -> int:
+    """Bytes of one row of numbers, which a quantised type packs block by block.
+
+    Raises
+    ------
+    InvalidInputError
+        When the blocks do not divide the row; no runtime stores such rows in that type.
+
+    Examples
+    --------
+    >>> row_bytes(1024, "f16"), row_bytes(1024, "q8_0")
+    (2048, 1088)
+    """
+    kind = number_type(name)
+    if numbers % kind.numbers:
+        raise InvalidInputError(
+            f"rows of {numbers:,} numbers cannot be stored as {name.lower()}, whose blocks have {kind.numbers}; take "
+            "another type"
+        )
+    return numbers // kind.numbers * kind.bytes
+
+
+def stored_bytes(numbers: int, name: str) -> int:
+    """Bytes of some numbers in whole blocks, the last one possibly not full.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name.
+
+    Examples
+    --------
+    >>> stored_bytes(1000, "q8_0")
+    1088
+    """
+    kind = number_type(name)
+    return -(-numbers // kind.numbers) * kind.bytes
+
 
 Role = Literal["embedding", "attention", "router", "experts", "feed_forward", "head"]
 """What a group of tensors does. ``feed_forward`` beside ``experts`` means the experts that every token uses."""
@@ -44,7 +138,7 @@ class Weights(Spec):
     role: Role
     bytes: Bytes
     elements: Extent
-    flops: Operations = 0.0
+    flops: Operations = preset(0.0)
     pieces: Count = 1
     used: Count = 1
 
@@ -84,9 +178,9 @@ class Cache(Spec):
     key_width: Extent
     value_width: Extent
     window: Count | None = None
-    flops: Operations = 0.0
-    state_bytes: Bytes = 0
-    state_flops: Operations = 0.0
+    flops: Operations = preset(0.0)
+    state_bytes: Bytes = preset(0)
+    state_flops: Operations = preset(0.0)
 
     def token_bytes(self, keys: str = "f16", values: str = "f16") -> int:
         """Bytes that one token takes, with keys and values in these types."""
@@ -178,17 +272,17 @@ class LanguageModel(Spec):
     (164, 2400)
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     name: str
     architecture: str = ""
     layers: Annotated[Many[Layer], Field(min_length=1)]
     embedding: Weights
     head: Weights
-    tied_bytes: Bytes = 0
+    tied_bytes: Bytes = preset(0)
     hidden_bytes: Bytes
     vocabulary: Count
     longest: Count | None = None
-    idle_bytes: Bytes = 0
+    idle_bytes: Bytes = preset(0)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,17 +10,14 @@ from opweave.problems.arrays import FloatMatrix
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import AnyConstraint, Colocate, Pin
 from opweave.problems.costs import Costs
-from opweave.problems.graph import OpGraph, Parameter, Tensor
+from opweave.problems.graph import OpGraph, Tensor
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.rig import Rig
-from opweave.problems.language.rules import Beside
-from opweave.problems.language.workload import Workload, language_costs, language_graph, parts
+from opweave.problems.language.rules import Beside, InOrder
+from opweave.problems.language.workload import TOKEN_BYTES, Workload, language_costs, language_graph, parts
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
 from opweave.problems.serving_flow.spec import ServingFlow, layer_chain
-
-EMBEDDING = "embedding"
-"""Id of the table of tokens."""
 
 
 def fastest_pass(
@@ -146,10 +143,37 @@ def by_layer(model: LanguageModel, rig: Rig, work: Workload) -> tuple[AnyConstra
     return tuple(rules)
 
 
+def in_blocks(model: LanguageModel, rig: Rig, work: Workload) -> tuple[AnyConstraint, ...]:
+    """The side constraints of llama.cpp: one block of layers for each device, parts of them in host memory."""
+    return (*by_layer(model, rig, work), *_blocks(model, rig.host, range(len(model.layers))))
+
+
+def with_overrides(model: LanguageModel, rig: Rig) -> tuple[AnyConstraint, ...]:
+    """The side constraints of llama.cpp with ``-ot``: one block for each device of what keeps caches, the rest free."""
+    keeping = [n for n, layer in enumerate(model.layers) if layer.cache.key_width or layer.cache.state_bytes]
+    return _blocks(model, rig.host, keeping)
+
+
+def in_stages(model: LanguageModel, rig: Rig, work: Workload) -> tuple[AnyConstraint, ...]:
+    """The side constraints of vLLM: one block of whole layers for each device, the table first and the head last.
+
+    With a host, which keeps the table, the head may be anywhere.
+    """
+    last = len(model.layers) - 1
+    ends = ("embedding", f"layers.0.{model.layers[0].first}"), (f"layers.{last}.{model.layers[last].first}", "head")
+    tied = () if rig.host is not None else tuple(Colocate(ops=pair) for pair in ends)
+    return (*whole_layers(model, work), *tied, *_blocks(model, rig.host, range(len(model.layers))))
+
+
+def _blocks(model: LanguageModel, host: str | None, layers: Sequence[int]) -> tuple[InOrder, ...]:
+    ops = tuple(f"layers.{number}.{model.layers[number].first}" for number in layers)
+    return (InOrder(ops=ops, first=host),) if len(ops) > 1 else ()
+
+
 def _placed(
     graph: OpGraph, rig: Rig, cluster: Cluster, costs: Costs, constraints: Iterable[AnyConstraint]
 ) -> Placement:
-    table = () if rig.host is None else (Pin(op=EMBEDDING, device=rig.host),)
+    table = () if rig.host is None else (Pin(op="embedding", device=rig.host),)
     return Placement(
         graph=graph,
         cluster=cluster,
@@ -170,9 +194,6 @@ def _slower(cluster: Cluster, times: int) -> Cluster:
     longer = (times * np.asarray(cluster.latency)).tolist()
     return cluster.model_copy(update={"latency": tuple(map(tuple, longer)) if isinstance(longer, list) else longer})
 
-
-TOKEN_BYTES = 4
-"""What a token is on its way from and to the coordinator: its number."""
 
 MOST_SEQUENCES = 2**16
 """Most sequences whose caches a device is taken to hold."""
@@ -227,7 +248,7 @@ def serving_flow(
     return ServingFlow(
         graph=_chain(model, held[0].astype(int).tolist()),
         cluster=rig.cluster,
-        rates=rates,  # type: ignore[arg-type]  # mappings and lists become frozen
+        rates=rates,
         constraints=(*rig.caps, *constraints),
     )
 
@@ -250,19 +271,8 @@ def _windows(values: FloatMatrix) -> FloatMatrix:
 
 def _chain(model: LanguageModel, sizes: list[int]) -> OpGraph:
     """Layers with their own bytes; the first has the table of tokens, too, and the last the head."""
-    graph = layer_chain(len(sizes), activation_bytes=model.hidden_bytes, token_bytes=TOKEN_BYTES, name=model.name)
-    held = {f"weights.{k}": size for k, size in enumerate(sizes)}
-    held |= {"embedding": model.embedding.bytes, "head": model.head.bytes}
-    used = [list(op.parameters) for op in graph.operators]
-    used[0].append("embedding")
-    used[-1].append("head")
-    operators = (
-        op.model_copy(update={"parameters": tuple(names)}) for op, names in zip(graph.operators, used, strict=True)
-    )
-    return OpGraph(
-        name=graph.name,
-        tensors=graph.tensors,
-        operators=tuple(operators),
-        parameters=tuple(Parameter(id=name, bytes=size) for name, size in held.items()),
-        outputs=graph.outputs,
+    sizes[0] += model.embedding.bytes
+    sizes[-1] += model.head.bytes
+    return layer_chain(
+        len(sizes), activation_bytes=model.hidden_bytes, token_bytes=TOKEN_BYTES, layer_bytes=sizes, name=model.name
     )

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median
 from typing import Literal, NamedTuple, Self, get_args
 
 from pydantic import model_validator
 
-from opweave.problems.cluster import Cluster
+from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import MemoryCap
 from opweave.problems.costs import Efficiency
-from opweave.problems.device_sheets import DEVICES
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.language.model import LanguageModel, Role
-from opweave.problems.language.number_types import RUNTIMES
+from opweave.problems.language.model import RUNTIMES, LanguageModel, Role
 from opweave.problems.language.workload import LOGIT_BYTES, Workload
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name, Spec
+from opweave.problems.spec import BytesByName, FrozenDict, Lists, Name, Spec, Table, preset
 from opweave.problems.words import did_you_mean, refuse_unknown
 
 
@@ -50,12 +47,12 @@ class Rig(Spec):
     [('gpu', 1072693248)]
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     cluster: Cluster
     host: Name | None = None
-    reserve: FrozenDict[Name, Bytes] = FrozenDict()
-    efficiency: FrozenDict[Name, Efficiency] = FrozenDict()
-    machines: FrozenDict[Name, Many[Name]] = FrozenDict()
+    reserve: BytesByName = preset(FrozenDict())
+    efficiency: Table[Name, Efficiency] = preset(FrozenDict())
+    machines: Lists[Name, Name] = preset(FrozenDict())
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -188,51 +185,56 @@ def reserve_bytes(model: LanguageModel, work: Workload, rule: str = "buffers") -
     return found.bytes + round(found.token_bytes * tokens) + outputs
 
 
-class PublishedSpeed(NamedTuple):
-    """A measured speed of one token after the other.
+class Overheads(NamedTuple):
+    """What a kind of device reaches with llama.cpp.
 
     Attributes
     ----------
-    device
-        A key of :data:`~opweave.problems.device_sheets.DEVICES`.
-    model
-        The model and its type.
-    bytes
-        Size of the file.
-    tokens_per_second
-        With a short context.
-    source
-        Repository and thread.
-    bandwidth
-        Peak bytes per second of that machine if it has faster memory than the sheet; None for the sheet's.
+    traffic
+        Share of its bandwidth.
+    group_seconds
+        Seconds that every group of tensors takes beside its bytes: launches, and the choice of experts.
+    token_seconds
+        Seconds of a token beside its groups, such as those of sampling.
+    devices
+        How the names of presets of the kind begin.
     """
 
-    device: str
-    model: str
-    bytes: float
-    tokens_per_second: float
-    source: str
-    bandwidth: float | None = None
+    traffic: float
+    group_seconds: float
+    token_seconds: float
+    devices: tuple[str, ...]
 
-    @property
-    def share(self) -> float:
-        """Share of the peak bandwidth that was reached."""
-        peak = self.bandwidth or DEVICES[self.device].memory_bandwidth
-        return self.bytes * self.tokens_per_second / peak
+    def of(self, device: Device) -> Device:
+        """The device with the bandwidth that is reached, and with the seconds of a group."""
+        reached = None if device.memory_bandwidth is None else self.traffic * device.memory_bandwidth
+        return device.model_copy(update={"memory_bandwidth": reached, "launch_seconds": self.group_seconds})
 
 
-PUBLISHED = tuple(PublishedSpeed(**row) for row in RUNTIMES["published"])
-"""Speeds that a search of public threads returned, a small sample: three are one model on one board. File sizes that a
-thread does not print are those that such files usually have."""
+OVERHEADS = {
+    name: Overheads(**{**row, "devices": tuple(row["devices"])}) for name, row in RUNTIMES["overheads"].items()
+}
+"""By kind: "card", "apple" (unified memory of Apple), "shared" (other unified memory), "host" (processors)."""
+
+
+def kind_of(preset: str) -> str:
+    """The kind of a preset of :data:`~opweave.problems.device_sheets.DEVICES`.
+
+    Examples
+    --------
+    >>> kind_of("rtx3090"), kind_of("apple-m1-max"), kind_of("ryzen-ai-max-395"), kind_of("ryzen-9-7950x")
+    ('card', 'apple', 'shared', 'host')
+    """
+    return next((kind for kind, found in OVERHEADS.items() if preset.startswith(found.devices)), "card")
 
 
 class Spread(NamedTuple):
-    """How much longer or shorter than predicted tokens took in published runs.
+    """How much longer or shorter than predicted tokens took in nine of ten published runs.
 
     Attributes
     ----------
     least, most
-        The smallest and the largest ratio of measured to predicted seconds.
+        Ratios of measured to predicted seconds.
     runs
         Number of runs.
     """
@@ -243,31 +245,29 @@ class Spread(NamedTuple):
 
 
 def published_spread(efficiency: Mapping[str, Efficiency]) -> Spread:
-    """How far predictions with these efficiencies would have been off for the runs in :data:`PUBLISHED`.
+    """How far predictions are off the published runs of ``benchmarks/data/speeds.toml``.
 
-    Predictions from data sheets take the peak bandwidth, times the efficiencies of the feed-forward parts and experts,
-    which are most of a token; predictions from measured devices are closer.
-
-    Examples
-    --------
-    >>> spread = published_spread({})
-    >>> round(spread.least, 2), round(spread.most, 2), spread.runs
-    (1.17, 1.67, 9)
-    >>> round(published_spread(typical_efficiency()).most, 2)
-    1.05
-    """
-    promised = [efficiency.get(role, Efficiency()).traffic for role in ("feed_forward", "experts")]
-    shares = [speed.share for speed in PUBLISHED]
-    return Spread(min(promised) / max(shares), max(promised) / min(shares), len(shares))
-
-
-def typical_efficiency() -> dict[str, Efficiency]:
-    """The median share of the bandwidth in :data:`PUBLISHED` for every role, for rigs of data-sheet devices.
+    Without efficiencies, data sheets are taken at their word, and machines take longer by the share that cards reach.
 
     Examples
     --------
-    >>> round(typical_efficiency()["attention"].traffic, 2)
-    0.63
+    >>> published_spread(typical_efficiency()).least < 1 < published_spread({}).most
+    True
     """
-    share = median(speed.share for speed in PUBLISHED)
-    return dict.fromkeys(get_args(Role), Efficiency(traffic=share))
+    found = Spread(**RUNTIMES["spread"])
+    share = 1.0 if efficiency else OVERHEADS["card"].traffic
+    return Spread(found.least / share, found.most / share, found.runs)
+
+
+def typical_efficiency(kind: str = "card") -> dict[str, Efficiency]:
+    """What a kind of device of :data:`OVERHEADS` reaches for every role, for rigs of data-sheet devices.
+
+    Examples
+    --------
+    >>> typical_efficiency()["attention"].traffic
+    0.83
+    """
+    found = OVERHEADS[kind]
+    reached = Efficiency(traffic=found.traffic, launch_seconds=found.group_seconds)
+    last = reached.model_copy(update={"launch_seconds": found.group_seconds + found.token_seconds})
+    return dict.fromkeys(get_args(Role), reached) | {"head": last}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from opweave.problems.constraints import Constraint, PlacesOperators
+from opweave.problems.constraints import NamingConstraint, PlacesOperators
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Violation
-from opweave.problems.spec import Many, Name, repeated
+from opweave.problems.spec import Many, Name
 
 
-class Beside(Constraint):
+class Beside(NamingConstraint):
     """``op`` runs on the device of ``other``, or on ``device``.
 
     llama.cpp's ``--n-cpu-moe`` and ``-ot`` are used like this: experts are where their layer is, or in host memory.
@@ -26,10 +26,6 @@ class Beside(Constraint):
     other: Name
     device: Name
 
-    def check(self, problem: Problem[Any, Any]) -> None:
-        self._need_operators(problem, self.op, self.other)
-        self._need_devices(problem, self.device)
-
     def violations(self, problem: Problem[Any, Any], solution: PlacesOperators) -> Iterable[Violation]:
         where = solution.devices_by_operator()
         here, there = where.get(self.op), where.get(self.other)
@@ -40,10 +36,19 @@ class Beside(Constraint):
             )
 
 
-class InOrder(Constraint):
-    """``ops`` use ``devices`` in this order: a later one of ``ops`` is on the same device or on a later one.
+class InOrder(NamingConstraint):
+    """Every device has one run of ``ops``: a device that ``ops`` have left is not used by later ones.
 
-    llama.cpp gives every device one block of layers, host memory first. Devices that are not listed are not used.
+    llama.cpp and vLLM give every device one block of layers.
+
+    Attributes
+    ----------
+    ops
+        One operator of each layer, in order.
+    devices
+        The devices in the order of their runs; others are not used. Empty for any devices in any order.
+    first
+        A device that has the first of ``ops``, if it has any; llama.cpp's host memory.
 
     Examples
     --------
@@ -52,23 +57,22 @@ class InOrder(Constraint):
     """
 
     ops: Many[Name]
-    devices: Many[Name]
+    devices: Many[Name] = ()
+    first: Name | None = None
 
-    def check(self, problem: Problem[Any, Any]) -> None:
-        self._need_several(problem, self.ops)
-        self._need_devices(problem, *self.devices)
-        twice = repeated(self.devices)
-        if twice is not None:
-            raise ValueError(f"InOrder names device {twice!r} twice; name each device once")
+    def _names_in(self, *fields: str) -> list[str]:
+        more = [self.first] if "devices" in fields and self.first is not None and not self.devices else []
+        return [*super()._names_in(*fields), *more]
 
     def violations(self, problem: Problem[Any, Any], solution: PlacesOperators) -> Iterable[Violation]:
-        where, rank = solution.devices_by_operator(), {name: number for number, name in enumerate(self.devices)}
+        where, known = solution.devices_by_operator(), self.devices or (() if self.first is None else (self.first,))
+        rank = {name: number for number, name in enumerate(known)}
         latest, before = 0, ""
         for op in self.ops:
             for device in sorted(where.get(op, ())):
-                if device not in rank:
+                if device not in rank and self.devices:
                     yield self.broken(f"{op!r} is on {device!r}; the order is {', '.join(map(repr, self.devices))}")
-                elif rank[device] < latest:
-                    yield self.broken(f"{op!r} is on {device!r}, which comes before {before!r} in the order")
+                elif rank.setdefault(device, len(rank)) < latest:
+                    yield self.broken(f"{op!r} is on {device!r}, whose run of layers ends before that of {before!r}")
                 else:
                     latest, before = rank[device], device

@@ -225,12 +225,7 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
 
 
 def language_costs(
-    model: LanguageModel,
-    work: Workload,
-    cluster: Cluster,
-    *,
-    efficiency: Mapping[str, float | Efficiency] | None = None,
-    default_efficiency: float | Efficiency = 1.0,
+    model: LanguageModel, work: Workload, cluster: Cluster, efficiency: Mapping[str, float | Efficiency] | None = None
 ) -> Costs:
     """Estimate seconds for each group on each device: the slower of arithmetic and memory traffic, plus the launch.
 
@@ -242,9 +237,7 @@ def language_costs(
     model, work, cluster
         The model, what it is asked to do, and the devices.
     efficiency
-        Efficiency by role: "attention", "experts", ...
-    default_efficiency
-        The efficiency of other roles.
+        Efficiency by role: "attention", "experts", ...; 1 where none is given.
 
     Returns
     -------
@@ -256,10 +249,5 @@ def language_costs(
     InvalidInputError
         For a device without ``flops_per_second`` or ``memory_bandwidth``.
     """
-    return Costs.roofline(
-        language_graph(model, work),
-        cluster,
-        efficiency=efficiency,
-        default_efficiency=default_efficiency,
-        parameters_read={part.id: part.read_bytes for part in parts(model, work)},
-    )
+    read = {part.id: part.read_bytes for part in parts(model, work)}
+    return Costs.roofline(language_graph(model, work), cluster, efficiency=efficiency, parameters_read=read)

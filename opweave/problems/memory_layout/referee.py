@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.measures import bytes_held
-from opweave.problems.solution import Details, Evaluation, Violation, broken
+from opweave.problems.solution import Details, Violation, broken
 from opweave.problems.spec import Many, Name, Seconds, Spec
 from opweave.problems.timeline import Lifetimes, Names, Recorder, Resource, Timeline
 from opweave.problems.words import counted
@@ -67,7 +67,7 @@ class LayoutDetails(Details):
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class LayoutColumns:
     """The blocks as columns, in the order of the problem.
 
     Attributes
@@ -87,19 +87,6 @@ class Columns:
     firsts: tuple[str, ...]
     names: tuple[str, ...]
 
-    @classmethod
-    def of(cls, rows: Iterable[tuple[Any, ...]]) -> Columns:
-        """From rows of names, begins, ends, bytes, alignments, and ids of first storages."""
-        names, begin, end, size, alignment, firsts = tuple(zip(*rows, strict=True)) or ((),) * 6
-        return cls(
-            begin=np.asarray(begin, dtype=np.float64),
-            end=np.asarray(end, dtype=np.float64),
-            bytes=np.asarray(size, dtype=np.int64),
-            alignment=np.asarray(alignment, dtype=np.int64),
-            firsts=firsts,
-            names=names,
-        )
-
     @property
     def solid(self) -> BoolArray:
         """Which blocks take space. Shape (blocks,)."""
@@ -115,130 +102,120 @@ class Columns:
         return int(np.cumsum(change[order]).max(initial=0))
 
 
-def play(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int | None] | None = None) -> Timeline | None:
-    """Record the lifetime of every block that takes space; None if a storage has no offset or no known pool.
-
-    ``pools_of`` has the pool of every storage, if it is known already.
-    """
-    pools_of = problem.pools_of(solution) if pools_of is None else pools_of
-    offsets, columns = dict(solution.offset.items()), problem.columns
-    if None in pools_of.values() or not pools_of.keys() <= offsets.keys():
-        return None
-    solid = np.flatnonzero(columns.solid)
-    at = [offsets[name] for name in columns.firsts]
-    where = [pools_of[name] or 0 for name in columns.firsts] if len(problem.pools) > 1 else [0] * len(at)
-    lifetimes = Lifetimes(
-        storage=solid,
-        resource=np.asarray(where, dtype=np.int64)[solid],
-        begin=columns.begin[solid],
-        end=columns.end[solid],
-        bytes=columns.bytes[solid],
-        offset=np.asarray(at, dtype=np.int64)[solid],
-    )
-    names = Names(columns.names, 0, len(columns.names))
-    pools = tuple(Resource(pool.name, "device", exclusive=False) for pool in problem.pools)
-    return Timeline("seconds", pools, names, Recorder().activities(), lifetimes)
-
-
-def judge(problem: MemoryLayout, solution: Layout) -> Evaluation[LayoutDetails]:
-    """Judge a solution against all rules except the side constraints."""
-    pools = problem.pools_of(solution)
-    unknown = list(_membership(problem, solution, pools))
-    timeline = play(problem, solution, pools)
-    if timeline is None:
-        return Evaluation(objective=None, violations=tuple(unknown))
-    details = _measured(problem, pools, timeline)
-    found = [*unknown, *_places(problem, solution, pools), *_groups(problem, solution), *overlaps(timeline)]
-    for pool, use in zip(problem.pools, details.pools, strict=True):
-        if pool.bytes is not None and use.bytes > pool.bytes:
-            excess = use.bytes - pool.bytes
-            message = f"pool {pool.name!r} is filled up to {use.bytes:,} bytes: {excess:,} over its {pool.bytes:,}"
-            found.append(broken("memory", message, float(excess)))
-    objective = details.arena_bytes if problem.objective == "arena" else details.traffic_seconds
-    judged = Evaluation(objective=objective, violations=tuple(found), details=details)
-    return judged.with_timeline(timeline)
-
-
-def _membership(problem: MemoryLayout, solution: Layout, pools: Mapping[str, int | None]) -> Iterator[Violation]:
-    """Check that every storage has an offset and a pool, and that nothing else has."""
+def unusable(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
+    """Check that every storage has an offset and a pool, and that there are no others."""
     known = problem.index.keys()
     if solution.offset.keys() == known and not solution.pool and len(problem.pools) == 1:
         return
     for name in dict.fromkeys([*solution.offset, *solution.pool]):
         if name not in known:
             yield broken("unknown", f"{name!r} is not a storage of the problem")
-    for name, number in pools.items():
+    for name in known:
+        pool = problem.pool_of(solution, name)
         if name not in solution.offset:
             yield broken("missing", f"{name!r} has no offset")
-        if number is None:
-            pool = problem.pool_of(solution, name)
+        if pool not in problem.pool_index:
             said = "no pool" if pool is None else f"the pool {pool!r}, which the problem does not have"
             yield broken("missing", f"{name!r} has {said}")
 
 
-def _measured(problem: MemoryLayout, pools: Mapping[str, int | None], timeline: Timeline) -> LayoutDetails:
-    """Everything that can be measured."""
-    lives, uses = timeline.lifetimes, []
-    assert lives.offset is not None
-    peaks = bytes_held(timeline).tolist()
-    tops = np.zeros(len(problem.pools), dtype=np.int64)
-    np.maximum.at(tops, lives.resource, lives.offset + lives.bytes)
-    where = np.asarray([number or 0 for number in pools.values()], dtype=np.int64)
-    for number, (pool, top, peak) in enumerate(zip(problem.pools, tops.tolist(), peaks, strict=True)):
-        held = np.flatnonzero(where == number)
-        seconds = 0.0 if pool.speed is None else math.fsum((problem.moved[held] / pool.speed).tolist())
-        uses.append(PoolUse(name=pool.name, bytes=top, live_peak=peak, storages=len(held), traffic_seconds=seconds))
-    return LayoutDetails(
-        arena_bytes=int(tops.sum()),
-        live_peak=problem.live_peak,
-        traffic_seconds=math.fsum(use.traffic_seconds for use in uses),
-        pools=tuple(uses),
-    )
+class PlayedLayout:
+    """Every block that takes space, from its begin to its end at its place."""
+
+    def __init__(self, problem: MemoryLayout, solution: Layout) -> None:
+        self._problem, self._solution, self._offsets = problem, solution, dict(solution.offset.items())
+        index = problem.pool_index
+        self._pool_of = {name: index[problem.pool_of(solution, name) or ""] for name in problem.index}
+        columns = problem.columns
+        solid = np.flatnonzero(columns.solid)
+        at, where = ([column[name] for name in columns.firsts] for column in (self._offsets, self._pool_of))
+        lifetimes = Lifetimes(
+            storage=solid,
+            resource=np.asarray(where, dtype=np.int64)[solid],
+            begin=columns.begin[solid],
+            end=columns.end[solid],
+            bytes=columns.bytes[solid],
+            offset=np.asarray(at, dtype=np.int64)[solid],
+        )
+        names = Names(columns.names, 0, len(columns.names))
+        pools = tuple(Resource(pool.name, "device", exclusive=False) for pool in problem.pools)
+        self.timeline = Timeline("seconds", pools, names, Recorder().activities(), lifetimes)
+        self._details = self._measured()
+        arena = problem.objective == "arena"
+        self.objective = self._details.arena_bytes if arena else self._details.traffic_seconds
+
+    def details(self) -> LayoutDetails:
+        """The bytes of every pool."""
+        return self._details
+
+    def _measured(self) -> LayoutDetails:
+        problem, lives, uses = self._problem, self.timeline.lifetimes, []
+        assert lives.offset is not None
+        peaks = bytes_held(self.timeline).tolist()
+        tops = np.zeros(len(problem.pools), dtype=np.int64)
+        np.maximum.at(tops, lives.resource, lives.offset + lives.bytes)
+        where = np.asarray([*self._pool_of.values()], dtype=np.int64)
+        for number, (pool, top, peak) in enumerate(zip(problem.pools, tops.tolist(), peaks, strict=True)):
+            held = np.flatnonzero(where == number)
+            seconds = 0.0 if pool.speed is None else math.fsum((problem.moved[held] / pool.speed).tolist())
+            uses.append(PoolUse(name=pool.name, bytes=top, live_peak=peak, storages=len(held), traffic_seconds=seconds))
+        return LayoutDetails(
+            arena_bytes=int(tops.sum()),
+            live_peak=problem.live_peak,
+            traffic_seconds=math.fsum(use.traffic_seconds for use in uses),
+            pools=tuple(uses),
+        )
+
+    def violations(self) -> Iterator[Violation]:
+        """Storages that stand where they may not or overlap, and pools that are too small."""
+        yield from self._wrong_places()
+        yield from _wrong_groups(self._problem, self._solution)
+        yield from overlaps(self.timeline)
+        for pool, use in zip(self._problem.pools, self._details.pools, strict=True):
+            if pool.bytes is not None and use.bytes > pool.bytes:
+                excess = use.bytes - pool.bytes
+                message = f"pool {pool.name!r} is filled up to {use.bytes:,} bytes: {excess:,} over its {pool.bytes:,}"
+                yield broken("memory", message, float(excess))
+
+    def _wrong_places(self) -> Iterator[Violation]:
+        """Check alignment, fixed offsets, and whether every storage may stand in its pool."""
+        problem, offsets = self._problem, self._offsets
+        free = not problem.fixed and all(pool.operators is None for pool in problem.pools)
+        step = max(pool.alignment for pool in problem.pools)
+        for each in problem.lifetimes:
+            offset = offsets[each.id]
+            if free and each.pools is None and not offset % step and not offset % each.alignment:
+                continue
+            pool = problem.pools[self._pool_of[each.id]]
+            for whose, alignment in (("its", each.alignment), (f"pool {pool.name!r}'s", pool.alignment)):
+                if offset % alignment:
+                    said = f"no multiple of {whose} alignment of {alignment:,} bytes"
+                    yield broken("alignment", f"{each.id!r} stands at {offset:,}, {said}", float(offset % alignment))
+            fixed = problem.fixed.get(each.id, offset)
+            if offset != fixed:
+                message = f"{each.id!r} stands at {offset:,}, not at its fixed offset {fixed:,}"
+                yield broken("fixed", message, float(abs(offset - fixed)))
+            if not problem.may_stand_in(each, pool):
+                strangers = (
+                    [] if pool.operators is None else [name for name in each.operators if name not in pool.operators]
+                )
+                why = f", which {strangers[0]!r} does not reach" if strangers else ""
+                yield broken("pool", f"{each.id!r} may not stand in pool {pool.name!r}{why}")
 
 
-def _places(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int | None]) -> Iterator[Violation]:
-    """Check alignment, fixed offsets, and whether every storage may stand in its pool."""
-    offsets = dict(solution.offset.items())
-    free = not problem.fixed and all(pool.operators is None for pool in problem.pools)
-    step = max(pool.alignment for pool in problem.pools)
-    for each in problem.lifetimes:
-        offset = offsets[each.id]
-        if free and each.pools is None and not offset % step and not offset % each.alignment:
-            continue
-        pool = problem.pools[pools_of[each.id] or 0]
-        for whose, alignment in (("its", each.alignment), (f"pool {pool.name!r}'s", pool.alignment)):
-            if offset % alignment:
-                message = f"{each.id!r} stands at {offset:,}, no multiple of {whose} alignment of {alignment:,} bytes"
-                yield broken("alignment", message, float(offset % alignment))
-        fixed = problem.fixed.get(each.id, offset)
-        if offset != fixed:
-            message = f"{each.id!r} stands at {offset:,}, not at its fixed offset {fixed:,}"
-            yield broken("fixed", message, float(abs(offset - fixed)))
-        if not problem.may_stand_in(each, pool):
-            strangers = (
-                [] if pool.operators is None else [name for name in each.operators if name not in pool.operators]
-            )
-            why = f", which {strangers[0]!r} does not reach" if strangers else ""
-            yield broken("pool", f"{each.id!r} may not stand in pool {pool.name!r}{why}")
-
-
-def _groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
+def _wrong_groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
     """Check storages that share a place, must share a pool, or must not."""
     blocks = problem.blocks if problem.in_place else ()
-    for block in (each for each in blocks if len(each.members) > 1):
-        first, *others = (each.id for each in block.members)
-        for name in others:
-            here, there = ((problem.pool_of(solution, each), solution.offset[each]) for each in (first, name))
+    placed = [[each.id for each in block.members] for block in blocks]
+    for rule, groups in (("in_place", placed), ("together", problem.together)):
+        for first, name in ((group[0], name) for group in groups for name in group[1:]):
+            here, there = (problem.pool_of(solution, each) for each in (first, name))
+            if rule == "in_place":
+                here, there = (
+                    f"{solution.offset[each]:,} in {problem.pool_of(solution, each)}" for each in (first, name)
+                )
             if here != there:
-                message = f"{first!r} and {name!r} must stand at one place, not at {_said(here)} and {_said(there)}"
-                yield broken("in_place", message)
-    for group in problem.together:
-        first, *others = group or ("",)
-        for name in others:
-            pools = [problem.pool_of(solution, each) for each in (first, name)]
-            if pools[0] != pools[1]:
-                message = f"{first!r} and {name!r} must share a pool, but are in {pools[0]!r} and {pools[1]!r}"
-                yield broken("together", message)
+                yield broken(rule, f"{first!r} and {name!r} must stand {rule}, not at {here} and at {there}")
     for group in problem.apart:
         seen: dict[str | None, str] = {}
         for name in group:
@@ -246,10 +223,6 @@ def _groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
             if pool in seen:
                 yield broken("apart", f"{seen[pool]!r} and {name!r} must not share a pool, but both are in {pool!r}")
             seen.setdefault(pool, name)
-
-
-def _said(place: tuple[str | None, int]) -> str:
-    return f"{place[1]:,} in {place[0]!r}"
 
 
 def overlaps(timeline: Timeline) -> Iterator[Violation]:

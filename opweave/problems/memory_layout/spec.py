@@ -6,41 +6,52 @@ Machine Learning" (ASPLOS 2023).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from opweave.problems.arrays import FloatArray
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.limits import MAX_BYTES
-from opweave.problems.memory_layout.referee import Columns, LayoutDetails, PoolUse, judge, play
-from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.memory_layout.referee import LayoutColumns, LayoutDetails, PlayedLayout, PoolUse, unusable
+from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare
-from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.solution import Referee, Refereed, Solution
 from opweave.problems.spec import (
-    SCHEMA_VERSION,
     Bytes,
+    BytesOrNone,
     Count,
     FrozenDict,
+    Grid,
     Many,
+    ManyOrNone,
     Name,
-    Rate,
+    RateOrNone,
     Spec,
+    Table,
     _plain_bytes,
     _plain_number,
-    repeated,
+    preset,
 )
-from opweave.problems.timeline import Timeline
-from opweave.problems.words import counted, refuse_unknown
+from opweave.problems.words import counted, refuse_unknown, repeated
 
 Moment = Annotated[int | float, BeforeValidator(_plain_number), Field(ge=-MAX_BYTES, le=MAX_BYTES)]
 """A time in any unit; every integer in this range is exact as a float."""
+
+
+def _power_of_two(alignment: int) -> int:
+    if alignment & (alignment - 1):
+        raise ValueError(f"an alignment is a power of two, not {alignment:,}")
+    return alignment
+
+
+Alignment = Annotated[Count, AfterValidator(_power_of_two)]
 
 
 class Lifetime(Spec):
@@ -69,16 +80,15 @@ class Lifetime(Spec):
     begin: Moment
     end: Moment
     bytes: Bytes
-    alignment: Count = 1
-    pools: Many[Name] | None = None
-    operators: Many[Name] = ()
-    traffic: Bytes | None = None
+    alignment: Alignment = 1
+    pools: ManyOrNone[Name] = preset(None)
+    operators: Many[Name] = preset(())
+    traffic: BytesOrNone = preset(None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.end < self.begin:
             raise ValueError(f"storage {self.id!r} ends at {self.end:,} before it begins at {self.begin:,}")
-        _check_alignment(f"storage {self.id!r}", self.alignment)
         return self
 
     @property
@@ -105,14 +115,13 @@ class Pool(Spec):
     """
 
     name: Name
-    bytes: Bytes | None = None
-    alignment: Count = 1
-    speed: Rate | None = None
-    operators: Many[Name] | None = None
+    bytes: BytesOrNone = preset(None)
+    alignment: Alignment = 1
+    speed: RateOrNone = preset(None)
+    operators: ManyOrNone[Name] = preset(None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_alignment(f"pool {self.name!r}", self.alignment)
         if self.speed == 0.0:
             raise ValueError(f"pool {self.name!r} has a speed of 0; leave out a pool that nothing can use")
         return self
@@ -122,12 +131,7 @@ class Pool(Spec):
         return 0.0 if self.speed is None else moved / self.speed
 
 
-def _check_alignment(what: str, alignment: int) -> None:
-    if alignment & (alignment - 1):
-        raise ValueError(f"{what} has an alignment of {alignment:,} bytes; it must be a power of two")
-
-
-__all__ = ["Block", "Layout", "LayoutDetails", "Lifetime", "MemoryLayout", "Pool", "PoolUse"]
+__all__ = ["Layout", "LayoutDetails", "Lifetime", "MemoryLayout", "Pool", "PoolUse", "StorageBlock"]
 
 Offset = Annotated[int, BeforeValidator(_plain_bytes), Field(ge=0, le=MAX_BYTES_TOGETHER)]
 """An address in a pool: a whole number, or a text such as ``"4 KiB"``."""
@@ -144,12 +148,12 @@ class Layout(Solution):
         Pool of every storage; may be left out if there is only one.
     """
 
-    offset: FrozenDict[Name, Offset]
-    pool: FrozenDict[Name, Name] = FrozenDict()
+    offset: Table[Name, Offset]
+    pool: Table[Name, Name] = preset(FrozenDict())
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class StorageBlock:
     """Storages at one place, which count as one: from the first begin to the last end, with the bytes of the largest.
 
     Attributes
@@ -166,7 +170,7 @@ class Block:
     bytes: int
 
     @classmethod
-    def of(cls, members: tuple[Lifetime, ...]) -> Block:
+    def of(cls, members: tuple[Lifetime, ...]) -> StorageBlock:
         """The block of some storages."""
         begin, end = min(each.begin for each in members), max(each.end for each in members)
         return cls(members, begin, end, max(each.bytes for each in members))
@@ -177,7 +181,7 @@ class Block:
         return " = ".join(each.id for each in self.members)
 
 
-class MemoryLayout(Problem[Layout, LayoutDetails]):
+class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     """Find an offset, and with several pools a pool, for every storage.
 
     Two storages in one pool whose lifetimes overlap must not overlap in space.
@@ -220,15 +224,17 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Layout
+    referee: ClassVar[Referee] = unusable, PlayedLayout
+    playable_despite: ClassVar[frozenset[str]] = frozenset({"unknown"})
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     graph: OpGraph = OpGraph.model_construct(name="", operators=(), tensors=())  # no validator is built by an import
     lifetimes: Many[Lifetime]
-    pools: Many[Pool] = (Pool.model_construct(name="arena"),)
-    fixed: FrozenDict[Name, Offset] = FrozenDict()
-    together: Many[Many[Name]] = ()
-    apart: Many[Many[Name]] = ()
-    in_place: Many[Many[Name]] = ()
+    pools: Many[Pool] = preset((Pool.model_construct(name="arena"),))
+    fixed: Table[Name, Offset] = preset(FrozenDict())
+    together: Grid[Name] = preset(())
+    apart: Grid[Name] = preset(())
+    in_place: Grid[Name] = preset(())
     objective: Literal["arena", "traffic"] = "arena"
 
     @model_validator(mode="after")
@@ -245,7 +251,6 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
             places = {self.fixed[each.id] for each in block.members if each.id in self.fixed}
             if len(places) > 1:
                 raise ValueError(f"{block.name} stand at one place, but have several fixed offsets")
-        check_constraints(self.constraints, self)
         return self
 
     def _check_names(self) -> None:
@@ -280,12 +285,6 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         pools = ", ".join(f"{pool.name} ({size})" for pool, size in zip(self.pools, sizes, strict=True))
         return f"{self.objective}, {pools}"
 
-    def play(self, solution: Layout) -> Timeline | None:
-        return play(self, solution)
-
-    def _replay(self, solution: Layout) -> Evaluation[LayoutDetails]:
-        return judge(self, solution)
-
     @property
     def size(self) -> int:
         return len(self.lifetimes)
@@ -294,15 +293,6 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         """Name of the pool in which a layout has a storage; None if it says nothing about that."""
         only = self.pools[0].name if len(self.pools) == 1 else None
         return solution.pool.get(storage, only) if solution.pool else only
-
-    def pools_of(self, solution: Layout) -> dict[str, int | None]:
-        """Position of the pool of each storage in a layout; None if it names none that the problem has."""
-        if not solution.pool:
-            only = 0 if len(self.pools) == 1 else None
-            return dict.fromkeys(self.index, only)
-        index, named = self.pool_index, dict(solution.pool.items())
-        usual = self.pools[0].name if len(self.pools) == 1 else ""
-        return {name: index.get(named.get(name, usual)) for name in self.index}
 
     def may_stand_in(self, storage: Lifetime, pool: Pool) -> bool:
         """Whether a storage may stand in a pool as far as its own ``pools`` and their operators are concerned."""
@@ -316,20 +306,16 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         return self.columns.live_peak
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> LayoutColumns:
         """The blocks as columns."""
-        if not self.in_place:
-            return Columns.of(map(attrgetter("id", "begin", "end", "bytes", "alignment", "id"), self.lifetimes))
-        return Columns.of(
-            (
-                each.name,
-                each.begin,
-                each.end,
-                each.bytes,
-                max(one.alignment for one in each.members),
-                each.members[0].id,
-            )
-            for each in self.blocks
+        blocks = self.blocks
+        return LayoutColumns(
+            begin=np.asarray([each.begin for each in blocks], dtype=np.float64),
+            end=np.asarray([each.end for each in blocks], dtype=np.float64),
+            bytes=np.asarray([each.bytes for each in blocks], dtype=np.int64),
+            alignment=np.asarray([max(one.alignment for one in each.members) for each in blocks], dtype=np.int64),
+            firsts=tuple(each.members[0].id for each in blocks),
+            names=tuple(each.name for each in blocks),
         )
 
     @cached_property
@@ -348,12 +334,10 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         return dict(zip(map(attrgetter("id"), self.lifetimes), range(len(self.lifetimes)), strict=True))
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[StorageBlock, ...]:
         """The storages, those at one place as one block, in the order of their first members."""
-        if not self.in_place:
-            return tuple(Block.of((each,)) for each in self.lifetimes)
         groups = united(self.index, self.in_place)
-        return tuple(Block.of(tuple(self.lifetimes[row] for row in rows)) for rows in groups)
+        return tuple(StorageBlock.of(tuple(self.lifetimes[row] for row in rows)) for rows in groups)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         yield None, Bare(f"{counted(len(self.lifetimes), 'storage')} in {counted(len(self.pools), 'pool')}")
@@ -361,7 +345,7 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
             yield "objective", self.objective
 
 
-def united(index: Mapping[str, int], groups: Iterable[Iterable[str]]) -> list[list[int]]:
+def united(index: Mapping[str, int], groups: Collection[Iterable[str]]) -> list[list[int]]:
     """Join groups that share a member; everything in no group is alone. In the order of the first members.
 
     Examples
@@ -369,19 +353,12 @@ def united(index: Mapping[str, int], groups: Iterable[Iterable[str]]) -> list[li
     >>> united({"a": 0, "b": 1, "c": 2, "d": 3}, [["d", "b"], ["b", "a"]])
     [[0, 1, 3], [2]]
     """
-    leader = list(range(len(index)))
+    if not groups:
+        return [[row] for row in index.values()]
+    import networkx as nx  # takes a tenth of a second, and most layouts have no groups
 
-    def find(row: int) -> int:
-        while leader[row] != row:
-            leader[row] = leader[leader[row]]
-            row = leader[row]
-        return row
-
+    ties = nx.Graph()
+    ties.add_nodes_from(index.values())
     for group in groups:
-        roots = sorted({find(index[name]) for name in group})
-        for root in roots[1:]:
-            leader[root] = roots[0]
-    members: dict[int, list[int]] = {}
-    for row in range(len(leader)):
-        members.setdefault(find(row), []).append(row)
-    return list(members.values())
+        nx.add_path(ties, [index[name] for name in group])
+    return sorted(map(sorted, nx.connected_components(ties)))

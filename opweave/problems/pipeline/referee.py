@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from functools import partial
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from opweave.problems.on_cluster import held
 from opweave.problems.pipeline.order import Crossings
 from opweave.problems.rules import over_memory
-from opweave.problems.solution import Details, Evaluation, Violation, broken
-from opweave.problems.spec import Duration, Many, Name
+from opweave.problems.solution import Details, Violation, broken
+from opweave.problems.spec import Duration, Many, Name, preset
 from opweave.problems.timeline import Activities, ActivityKind, Names, Recorder, Resource, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
@@ -47,15 +46,14 @@ class StageUse(Details):
     """
 
     device: Name
-    replicas: Many[Name] = ()
+    replicas: Many[Name] = preset(())
     operators: int
     compute_seconds: Duration
     memory_bytes: int
     memory_limit: int | None
-    sent_tensors: Many[Name] = ()
+    sent_tensors: Many[Name] = preset(())
     sent_bytes: int = 0
     send_seconds: Duration = 0.0
-    receive_seconds: Duration = 0.0
 
 
 class PipelineDetails(Details):
@@ -92,60 +90,6 @@ HAIR = 1e-9
 """What misses its turn by at most this share of a period still gets it (rounding)."""
 
 
-class Task(NamedTuple):
-    """What happens to every input: computing in a stage, or sending from it.
-
-    Attributes
-    ----------
-    lines
-        What it occupies: devices, links, the channel, by any names.
-    """
-
-    stage: int
-    sends: bool
-    seconds: float
-    lines: tuple[Hashable, ...]
-
-
-class Turn(NamedTuple):
-    """A task of one input."""
-
-    start: float
-    end: float
-    input: int
-    task: Task
-
-
-def in_rounds(tasks: Sequence[Task], period: float, inputs: int) -> list[Turn]:
-    """Start an input in every period; each passes through the tasks one after the other. Returns turns by start.
-
-    All inputs do the same at the same time of their rounds. A task that shares a line with an earlier one of the same
-    input follows that one in the round, so lines that are busy for no longer than a period are never wanted twice.
-
-    Examples
-    --------
-    >>> runs = (0, 2.0, "a"), (1, 1.0, "b"), (2, 1.0, "a")
-    >>> tasks = [Task(stage, False, seconds, (device,)) for stage, seconds, device in runs]
-    >>> [(turn.start, turn.end) for turn in in_rounds(tasks, 3.0, 1)]
-    [(0.0, 2.0), (2.0, 3.0), (5.0, 6.0)]
-    """
-    ready, busy, starts = 0.0, dict[Hashable, float](), list[float]()
-    for task in tasks:
-        start = ready
-        for turn in (busy[line] for line in task.lines if line in busy):
-            rounds = math.ceil((start - turn) / period - HAIR) if period > 0.0 else 0
-            start = max(start, turn + period * rounds)
-        starts.append(start)
-        ready = start + task.seconds
-        busy |= dict.fromkeys(task.lines, ready)
-    turns = (
-        Turn(start + number * period, start + task.seconds + number * period, number, task)
-        for number in range(inputs)
-        for start, task in zip(starts, tasks, strict=True)
-    )
-    return sorted(turns, key=lambda turn: (turn.start, turn.end, turn.input, turn.task.stage))
-
-
 PLAYED_INPUTS = 12
 """Number of inputs in the timeline."""
 
@@ -153,7 +97,7 @@ Slowest = tuple[float, Bottleneck, int | None]
 """Seconds between two results, what takes them, and in which stage."""
 
 
-class Walk:
+class PlayedStages:
     """The stages one after the other, in the simplest way that is correct.
 
     Attributes
@@ -180,6 +124,7 @@ class Walk:
         slowest = max(self._busy(), key=lambda each: each[0], default=(0.0, "nothing", None))
         self._bottleneck: Slowest = slowest if slowest[0] > 0 else (0.0, "nothing", None)
 
+    @property
     def objective(self) -> float | None:
         """The problem's objective; None if something cannot be carried."""
         wanted = {"bottleneck": self._bottleneck[0], "latency": self._latency, "transfers": self._carrying}
@@ -210,33 +155,60 @@ class Walk:
         activities = self._activities(len(names.texts) - len(self._stages))
         return Timeline("seconds", resources, names, activities, lives, self._bottleneck[0] or None)
 
-    def _tasks(self) -> Iterator[Task]:
-        """What happens to an input, in turn, and what that occupies."""
+    def _tasks(self) -> Iterator[tuple[int, bool, float, tuple[Hashable, ...]]]:
+        """What happens to an input: the stage, whether that sends, for how long, and what is occupied meanwhile."""
         for k, seconds in enumerate(self._compute):
-            yield Task(k, sends=False, seconds=seconds, lines=(k,))
+            yield k, False, seconds, (k,)
             link: tuple[Hashable, ...] = (k, k + 1) if self._problem.load == "sum" else (("link", k),)
             if k < len(self._transfers):
-                lines = ("channel",) if self._problem.channel == "shared" else link
-                yield Task(k, sends=True, seconds=self._transfers[k], lines=lines)
+                yield k, True, self._transfers[k], ("channel",) if self._problem.channel == "shared" else link
+
+    def _turns(self) -> list[tuple[float, float, int, int, bool]]:
+        """Start, end, number of the input, stage, and whether that sends: an input enters in every period.
+
+        All inputs do the same at the same time of their rounds. What occupies the same as something earlier of its
+        input follows that one in the round, so what is busy for no longer than a period is never wanted twice.
+        """
+        period, ready, busy = self._bottleneck[0], 0.0, dict[Hashable, float]()
+        turns = []
+        for stage, sends, seconds, lines in self._tasks():
+            start = ready
+            for free in (busy[line] for line in lines if line in busy):
+                rounds = math.ceil((start - free) / period - HAIR) if period > 0.0 else 0
+                start = max(start, free + period * rounds)
+            ready = start + seconds
+            busy |= dict.fromkeys(lines, ready)
+            turns += [(start + n * period, ready + n * period, n, stage, sends) for n in range(PLAYED_INPUTS)]
+        return sorted(turns)
 
     def _activities(self, first_name: int) -> Activities:
-        """Computing and sending of every stage, for each input; a shared channel replaces the sending ports."""
         index, count = self._problem.cluster.device_index, len(self._problem.cluster.devices)
         where = [[index[device] for device in stage.devices] for stage in self._stages]
         recorder, latest = Recorder(), dict[int, list[tuple[int, int]]]()
-        for start, end, number, task in in_rounds(list(self._tasks()), self._bottleneck[0], PLAYED_INPUTS):
+        for start, end, number, stage, sends in self._turns():
             teams = [team[number % len(team)] for team in where]
-            after, what = latest.get(number, []), first_name + task.stage
-            add = partial(recorder.activity, what=what, start=start, end=end, number=number, after=after)
-            if task.sends:
-                row, size = recorder.rows, self.sent[task.stage].bytes
-                port = 3 * count if self._problem.channel == "shared" else count + teams[task.stage]
-                add(ActivityKind.SEND, port, size=size, twin=row + 1)
-                add(ActivityKind.RECEIVE, 2 * count + teams[task.stage + 1], size=size, twin=row)
+            after, what = latest.get(number, []), first_name + stage
+            if sends:
+                port = 3 * count if self._problem.channel == "shared" else count + teams[stage]
+                ports, size = (port, 2 * count + teams[stage + 1]), self.sent[stage].bytes
+                row = recorder.transfer(ports, what, start, end, size=size, number=number, after=after)
             else:
-                add(ActivityKind.RUN, teams[task.stage])
-            latest[number] = [(recorder.rows - 1, -1)]
+                row = recorder.activity(ActivityKind.RUN, teams[stage], what, start, end, number=number, after=after)
+            latest[number] = [(row, -1)]
         return recorder.activities()
+
+    def violations(self) -> Iterator[Violation]:
+        """Cuts, devices, links and memory that are not allowed."""
+        problem, stages = self._problem, self._stages
+        yield from _wrong_cuts(problem, stages)
+        yield from _wrong_devices(problem, stages)
+        for number, seconds in enumerate(self.sending):
+            if seconds is None:
+                tensors, source, target = self.sent[number].tensors, stages[number].device, stages[number + 1].device
+                what = f"tensor {tensors[0]!r}" if tensors else f"the end of stage {number + 1}"
+                yield broken("no_link", f"no link or chain of links can carry {what} from {source!r} to {target!r}")
+        for device in problem.cluster.devices:
+            yield from over_memory(device.name, self.memory[device.name], device.memory_bytes)
 
     def details(self) -> PipelineDetails:
         """All details. A transfer that no link can carry takes no time here."""
@@ -252,7 +224,7 @@ class Walk:
         )
 
     def _use(self, number: int) -> StageUse:
-        stage, passing = self._stages[number], [0.0, *self._transfers, 0.0]
+        stage, passing = self._stages[number], [*self._transfers, 0.0]
         return StageUse(
             device=stage.device,
             replicas=stage.replicas,
@@ -262,24 +234,11 @@ class Walk:
             memory_limit=self._problem.memory_limits[stage.device],
             sent_tensors=self.sent[number].tensors,
             sent_bytes=self.sent[number].bytes,
-            send_seconds=passing[number + 1],
-            receive_seconds=passing[number],
+            send_seconds=passing[number],
         )
 
 
-def judge(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
-    """Judge a solution against all rules except the side constraints."""
-    wrong = tuple(_unusable(problem, solution))
-    if wrong:
-        return Evaluation(objective=None, violations=wrong)
-    walk = Walk(problem, solution)
-    judged: Evaluation[PipelineDetails] = Evaluation(
-        objective=walk.objective(), violations=tuple(_violations(problem, solution, walk))
-    )
-    return judged.with_timeline(walk.timeline).with_details(walk.details)
-
-
-def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
+def unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
     """Check that every operator is in one stage, on a device that can run it, and that all names exist.
 
     No operator may read a tensor of a later stage.
@@ -313,34 +272,6 @@ def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
         yield broken("precedence", message)
 
 
-def _violations(problem: Pipeline, solution: Stages, walk: Walk) -> Iterator[Violation]:
-    """All violations, rule by rule."""
-    stages = solution.stages
-    yield from _wrong_cuts(problem, stages)
-    yield from _wrong_devices(problem, stages)
-    yield from _wrong_replicas(problem, stages)
-    for number, seconds in enumerate(walk.sending):
-        if seconds is None:
-            tensors, source, target = walk.sent[number].tensors, stages[number].device, stages[number + 1].device
-            what = f"tensor {tensors[0]!r}" if tensors else f"the end of stage {number + 1}"
-            yield broken("no_link", f"no link or chain of links can carry {what} from {source!r} to {target!r}")
-    for device, used in walk.memory.items():
-        limit = problem.cluster.devices[problem.cluster.device_index[device]].memory_bytes
-        yield from over_memory(device, used, limit)
-
-
-def _wrong_replicas(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
-    """Check that replicas are allowed and interchangeable."""
-    for number, stage in enumerate(stages, 1):
-        count = len(stage.devices)
-        if stage.replicas and count > problem.max_replicas:
-            yield broken("replicas", f"stage {number} has {count} devices; at most {problem.max_replicas} are allowed")
-        for device in stage.replicas:
-            if not problem.interchangeable(stage.device, device):
-                message = f"{device!r} cannot take turns with {stage.device!r} in stage {number}: they differ"
-                yield broken("replicas", message)
-
-
 def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
     """Check that every stage is a contiguous part of the order, and that cuts lie where they are allowed."""
     order, allowed = problem.running_order, set(problem.cut_positions)
@@ -368,3 +299,11 @@ def _wrong_devices(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Viola
     if problem.graph.operators and not low <= count <= (count if high is None else high):
         most = "" if high is None else f" and at most {high}"
         yield broken("stages", f"there are {count} stages; at least {low}{most} are asked for")
+    for number, stage in enumerate(stages, 1):
+        count = len(stage.devices)
+        if stage.replicas and count > problem.max_replicas:
+            yield broken("replicas", f"stage {number} has {count} devices; at most {problem.max_replicas} are allowed")
+        for device in stage.replicas:
+            if not problem.interchangeable(stage.device, device):
+                message = f"{device!r} cannot take turns with {stage.device!r} in stage {number}: they differ"
+                yield broken("replicas", message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from math import isnan
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -19,18 +20,15 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import MaxDevices, means
 from opweave.problems.costs import Costs
-from opweave.problems.on_cluster import MemoryModel, OnCluster
+from opweave.problems.on_cluster import ClusterProblem, MemoryModel
 from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance, running_order
-from opweave.problems.pipeline.referee import PipelineDetails, StageUse, judge
-from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec
+from opweave.problems.pipeline.referee import PipelineDetails, PlayedStages, StageUse, unusable
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Referee, Solution, grouped
+from opweave.problems.spec import Amount, Count, FrozenDict, Many, ManyOrNone, Name, Spec, preset
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
 
-Goal = Literal["bottleneck", "transfers", "latency"]
-Channel = Literal["dedicated", "shared"]
-Load = Literal["overlap", "sum"]
 
 Compression = Annotated[Amount, Field(ge=1e-6)]
 """A factor from 1e-6 to 1e30, so that quotients stay finite."""
@@ -53,7 +51,7 @@ class Stage(Spec):
 
     device: Name
     operators: Many[Name]
-    replicas: Many[Name] = ()
+    replicas: Many[Name] = preset(())
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -73,14 +71,10 @@ class Stages(Solution):
     @cached_property
     def _where(self) -> Mapping[str, frozenset[str]]:
         # every side constraint asks for them
-        where: dict[str, set[str]] = {}
-        for stage in self.stages:
-            for name in stage.operators:
-                where.setdefault(name, set()).update(stage.devices)
-        return {name: frozenset(devices) for name, devices in where.items()}
+        return grouped((op, device) for stage in self.stages for op in stage.operators for device in stage.devices)
 
 
-class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
+class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
     """Cut a model into stages and place them so that the slowest stage or transfer is as fast as possible.
 
     The operators have one order. A stage is a run of consecutive operators, and every stage has a device of its own.
@@ -155,36 +149,22 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Stages
-    unit: ClassVar[str] = "seconds"
-    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
-        {
-            "ties": (("copied",), "every stage that reads a parameter holds a copy of it"),
-            "delivery": (("relay",), "give the devices links, or plan a placement with transfers='blocking'"),
-            "max_visits": (
-                (1,),
-                "a device has one stage, and tied parameters are copied; use ow.Placement for more",
-            ),
-            "stateful": (((), []), "use max_replicas=1 for models that keep something between inputs"),
-            "max_tensors": ((None,), "compare plans by what their stages send"),
-            "device_order": ((None,), "give the cluster links in one direction only"),
-            "forbidden_devices": (((), []), "leave these devices out of the cluster"),
-        }
-    )
+    referee: ClassVar[Referee] = unusable, PlayedStages
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict(
         {"min_stages": 1, "max_stages": None, "cuts": "prefix"}
     )
 
     schema_version: Literal[2] = 2
-    cluster: Cluster
-    costs: Costs | None = None
+    cluster: Cluster = Field(kw_only=False)
+    costs: Costs | None = Field(None, kw_only=False)
     cuts: Cuts = "prefix"
-    order: Many[Name] | None = None
+    order: ManyOrNone[Name] = preset(None)
     memory: MemoryModel = "additive"
     compression: Compression = 1.0
     include_compute: bool = True
-    channel: Channel = "dedicated"
-    objective: Goal = "bottleneck"
-    load: Load = "overlap"
+    channel: Literal["dedicated", "shared"] = "dedicated"
+    objective: Literal["bottleneck", "transfers", "latency"] = "bottleneck"
+    load: Literal["overlap", "sum"] = "overlap"
     inputs: Entrance = "first"
     max_replicas: Count = 1
     min_stages: Count = 1
@@ -202,25 +182,17 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
 
     @model_validator(mode="after")
     def _check(self) -> Pipeline:
-        self._check_costs()
+        if self.costs is not None:
+            self._check_costs()
+        elif self.include_compute:
+            advice = "give costs=Costs.roofline(graph, cluster) or set include_compute=False"
+            raise ValueError(f"include_compute=True needs costs; {advice}")
         self._check_readings()
         if self.order is not None:
             on_cluster.check_order(self.graph, self.order)
         if self.max_stages is not None and self.max_stages < self.min_stages:
             raise ValueError(f"at least {self.min_stages} stages are asked for, but at most {self.max_stages}")
-        check_constraints(self.constraints, self)
         return self
-
-    def _check_costs(self) -> None:
-        if self.costs is None:
-            if self.include_compute:
-                raise ValueError(
-                    "include_compute=True needs costs; "
-                    "give costs=Costs.roofline(graph, cluster) or set include_compute=False"
-                )
-            return
-        on_cluster.check_costs(self.costs, self.graph, self.cluster)
-        on_cluster.check_times_known(self.known_seconds)
 
     def _check_readings(self) -> None:
         asked = {"load='sum'": self.load == "sum", "max_replicas": self.max_replicas > 1}
@@ -263,7 +235,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         if self.costs is None or not self.include_compute:
             devices = [device.name for device in self.cluster.devices]
             return {op.id: dict.fromkeys(devices, 0.0) for op in self.graph.operators}
-        return on_cluster.times_by_device(self.costs, self.graph, self.cluster)
+        return super().known_seconds
 
     @cached_property
     def stage_limit(self) -> int:
@@ -275,23 +247,11 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         """Largest possible number of devices in use."""
         return min([len(self.cluster.devices), *(each.count for each in self.constraints if means(each, MaxDevices))])
 
-    def assumptions(self) -> str:
-        computing = "with" if self.include_compute else "without"
-        parts = [self.objective, f"cuts {self.cuts}", f"memory {self.memory}", f"{computing} computing"]
-        if self.compression != 1.0:
-            parts.append(f"compression {self.compression:g}")
-        if self.load == "sum":
-            parts.append("a stage pays for what it sends and receives")
-        if self.max_replicas > 1:
-            parts.append(f"up to {self.max_replicas} devices in a stage")
-        return ", ".join([*parts, f"{self.channel} channel"])
-
     def transfer_seconds(self, size: int, source: str, target: str) -> float | None:
         """Seconds to send ``size`` bytes (before compression) from one device to another; None without a link."""
-        cluster = self.cluster
-        start, end = cluster.device_index[source], cluster.device_index[target]
-        rate = float(cluster.effective_bandwidth[start, end])
-        return None if rate == 0.0 else float(cluster.effective_latency[start, end]) + size / self.compression / rate
+        index = self.cluster.device_index
+        seconds = float(self.cluster.link_seconds(index[source], index[target], size / self.compression))
+        return None if isnan(seconds) else seconds
 
     def runs(self, solution: Stages) -> tuple[IntArray, IntArray, IntArray]:
         known, index = self.cluster.device_index, self.graph.operator_index
@@ -304,6 +264,3 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         ]
         operator, device = np.asarray(sorted(set(pairs)), dtype=np.int64).reshape(-1, 2).T
         return operator, device, np.ones_like(operator)
-
-    def _replay(self, solution: Stages) -> Evaluation[PipelineDetails]:
-        return judge(self, solution)

@@ -8,21 +8,19 @@ Algorithms for Device Placement of DNN Graph Operators" (NeurIPS 2020), the mode
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from math import inf, isnan, nan
+from math import inf, isnan
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opweave.problems import device_play
 from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import MAX_SECONDS
-from opweave.problems.device_play import DeviceDetails, Played, Runs
+from opweave.problems.device_play import DevicePlay, PlayedRuns, Runs, wrong_names
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.on_cluster import held
-from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation, broken
-from opweave.problems.spec import FrozenDict
+from opweave.problems.solution import TIME_TOLERANCE, Violation, broken
 from opweave.problems.timeline import ActivityKind, Names, Recorder, Timeline, devices_and_ports
 from opweave.problems.words import counted, refuse_unknown
 
@@ -30,41 +28,31 @@ if TYPE_CHECKING:
     from opweave.problems.placement.spec import Placement, Schedule
 
 
-class PlacementDetails(DeviceDetails):
-    """What a schedule takes."""
+class PlayedSchedule(PlayedRuns):
+    """Operators and transfers at the times of the schedule."""
 
+    problem: Placement
 
-def judge(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
-    """Judge a solution against all rules except the side constraints."""
-    wrong = tuple(unusable(problem, solution))
-    if wrong:
-        return Evaluation(objective=None, violations=wrong)
-    played, used = play(problem, solution), problem.memory_by_device(solution)
-    found = [*_wrong_transfers(problem, played), *played.in_time(), *device_play.overfull(problem.cluster, used)]
-    if problem.turned_round is not None:
-        found.append(broken("precedence", opposite_demanded(problem.turned_round)))
-    return _judged(problem, played.timeline, used, found)
+    def __init__(self, problem: Placement, solution: Schedule) -> None:
+        names, index = problem.graph.operator_ids, problem.cluster.device_index
+        device = np.asarray([index[solution.device[name]] for name in names], dtype=np.int64)
+        start = np.asarray([solution.start[name] for name in names], dtype=np.float64)
+        operator = np.arange(len(names))
+        end = start + problem.costs.array(names, index)[operator, device]
+        runs = Runs(operator, device, start, end, np.ones_like(device))
+        ports, for_all = problem.transfers != "delay", problem.transfers != "one_port_edge"
+        super().__init__(problem, solution, runs, operator[:, None], ports=ports, for_all=for_all)
 
-
-def _judged(
-    problem: Placement, timeline: Timeline, used: Mapping[str, int], found: Iterable[Violation]
-) -> Evaluation[PlacementDetails]:
-    details = PlacementDetails(
-        makespan=timeline.end, memory_bytes=FrozenDict(used), memory_limits=FrozenDict(problem.memory_limits)
-    )
-    return Evaluation(objective=timeline.end, violations=tuple(found), details=details).with_timeline(timeline)
-
-
-def play(problem: Placement, solution: Schedule) -> Played:
-    """Run the operators and transfers at the times of the schedule."""
-    names, index = problem.graph.operator_ids, problem.cluster.device_index
-    device = np.asarray([index[solution.device[name]] for name in names], dtype=np.int64)
-    start = np.asarray([solution.start[name] for name in names], dtype=np.float64)
-    operator = np.arange(len(names))
-    end = start + problem.costs.array(names, index)[operator, device]
-    runs = Runs(operator, device, start, end, np.ones_like(device))
-    ports, for_all = problem.transfers != "delay", problem.transfers != "one_port_edge"
-    return device_play.play(problem, runs, operator[:, None], solution.transfers, ports=ports, for_all=for_all)
+    def violations(self) -> Iterator[Violation]:
+        """Necessary transfers that are never sent, needless ones, wrong times, too much memory."""
+        if self.problem.transfers != "delay":
+            unmet = ~np.isnan(self.needs.seconds)
+            unmet[self.sent.need[self.sent.need >= 0]] = False
+            for row in np.flatnonzero(unmet).tolist():
+                yield broken("transfer", f"the schedule never sends {self.route(self.needs, row)}")
+        yield from super().violations()
+        if self.problem.turned_round is not None:
+            yield broken("precedence", opposite_demanded(self.problem.turned_round))
 
 
 def opposite_demanded(asked: Precede) -> str:
@@ -94,18 +82,7 @@ def unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
             yield broken("missing", f"{name!r} has no start")
         elif device in costs and when[name] + costs[device] > MAX_SECONDS:
             yield broken("unknown", f"{name!r} ends after {MAX_SECONDS:.0e} s, which is too late to count")
-    yield from device_play.wrong_names(problem.graph, problem.cluster, solution.transfers)
-
-
-def _wrong_transfers(problem: Placement, played: Played) -> Iterator[Violation]:
-    """Check that every necessary transfer happens once, and that no listed transfer is needless."""
-    needs = played.needs
-    yield from played.without_link()
-    if problem.transfers != "delay":
-        met = played.sent.need[played.sent.need >= 0]
-        for row in np.flatnonzero(needs.linked & (np.bincount(met, minlength=len(needs)) == 0)).tolist():
-            yield broken("transfer", f"the schedule never sends {played.route(needs, row)}")
-    yield from played.needless()
+    yield from wrong_names(problem.graph, problem.cluster, solution.transfers)
 
 
 def check_calls(problem: Placement) -> None:
@@ -116,9 +93,9 @@ def check_calls(problem: Placement) -> None:
     ValueError
         With a sentence that says which.
     """
-    host, cores = problem.host, problem.host_cores
+    host = problem.host
     if problem.transfers != "blocking":
-        given = {"host": host is not None, "max_calls": problem.max_calls != 1, "host_cores": cores is not None}
+        given = {"host": host is not None, "max_calls": problem.max_calls != 1}
         for field in (field for field, there in given.items() if there):
             raise ValueError(f"{field} is for transfers='blocking', and transfers is {problem.transfers!r}")
         return
@@ -135,7 +112,7 @@ def check_calls(problem: Placement) -> None:
         )
 
 
-class Step(NamedTuple):
+class CallStep(NamedTuple):
     """A call, or one operator on the host.
 
     Attributes
@@ -162,7 +139,7 @@ class Step(NamedTuple):
         return self.start + sum(seconds for seconds in lasts if not isnan(seconds))
 
 
-class Calls:
+class Calls(DevicePlay):
     """A schedule as steps.
 
     Attributes
@@ -176,8 +153,9 @@ class Calls:
     """
 
     def __init__(self, problem: Placement, solution: Schedule) -> None:
+        super().__init__(problem, solution)
         graph, index = problem.graph, problem.cluster.device_index
-        self._problem, self._host = problem, index[str(problem.host)]
+        self._host, self._listed = index[str(problem.host)], len(solution.transfers)
         members: dict[tuple[int, float, int], list[int]] = {}
         for v in graph.listed_order.tolist():  # operators that start together on an accelerator are one call
             k, start = index[solution.device[graph.operator_ids[v]]], solution.start[graph.operator_ids[v]]
@@ -196,7 +174,7 @@ class Calls:
             returned[maker].add(tensor)
         seconds = problem.costs.array(graph.operator_ids, index)
         self.steps = [
-            Step(
+            CallStep(
                 device=k,
                 start=start,
                 operators=those,
@@ -206,27 +184,25 @@ class Calls:
             )
             for number, ((k, start, _), those) in enumerate(members.items())
         ]
+        self.timeline = self._made_timeline()
 
-    def is_call(self, step: Step) -> bool:
+    def is_call(self, step: CallStep) -> bool:
         """Whether a step is a call."""
         return step.device != self._host
 
     def _carried(self, source: int, target: int, tensors: set[int]) -> dict[int, float]:
         """Seconds of each transfer between an accelerator and the host."""
-        cluster, size = self._problem.cluster, self._problem.graph.arrays.tensor_bytes
-        if source == target:
-            return {}
-        rate, latency = float(cluster.effective_bandwidth[source, target]), cluster.effective_latency[source, target]
-        return {t: float(latency) + float(size[t]) / rate if rate > 0.0 else nan for t in sorted(tensors)}
+        moved = sorted(tensors) if source != target else []
+        size = self.problem.graph.arrays.tensor_bytes[moved]
+        return dict(zip(moved, self.problem.cluster.link_seconds(source, target, size).tolist(), strict=True))
 
     def intervals(self) -> dict[str, tuple[float, float]]:
         """Start and end of every operator's step."""
         spans = [(step.start, step.end) for step in self.steps]
-        return {name: spans[self._step_of[v]] for v, name in enumerate(self._problem.graph.operator_ids)}
+        return {name: spans[self._step_of[v]] for v, name in enumerate(self.problem.graph.operator_ids)}
 
-    def timeline(self) -> Timeline:
-        """Everything that happens."""
-        problem, graph = self._problem, self._problem.graph
+    def _made_timeline(self) -> Timeline:
+        problem, graph = self.problem, self.problem.graph
         kinds = devices_and_ports(problem.cluster, ("send_port", "receive_port"), exclusive=False)
         resources = tuple(replace(each, exclusive=False) if k == self._host else each for k, each in enumerate(kinds))
         recorder, there = Recorder(), dict[int, int]()  # row of the activity that puts a tensor into host memory
@@ -237,9 +213,9 @@ class Calls:
         lives = held(graph, operator, device, np.ones_like(operator), problem.memory).lifetimes()
         return Timeline("seconds", resources, Names.of(graph), recorder.activities(), lives)
 
-    def _record(self, step: Step, recorder: Recorder, there: dict[int, int]) -> None:
+    def _record(self, step: CallStep, recorder: Recorder, there: dict[int, int]) -> None:
         """Write a step; every activity waits for the one before it, and for what puts its tensor into host memory."""
-        arrays, shift, now = self._problem.graph.arrays, len(self._problem.graph.operators), step.start
+        arrays, shift, now = self.problem.graph.arrays, len(self.problem.graph.operators), step.start
         last: list[tuple[int, int]] = []
 
         def made(tensors: Iterable[int]) -> list[tuple[int, int]]:
@@ -247,13 +223,11 @@ class Calls:
 
         def carry(tensor: int, source: int, target: int, seconds: float) -> None:
             nonlocal now, last
-            devices, row, end = len(self._problem.cluster.devices), recorder.rows, now + max(0.0, seconds)
+            devices, what, end = len(self.problem.cluster.devices), tensor + shift, now + max(0.0, seconds)
             after = last if target == self._host else made([tensor]) + last
-            ends = (ActivityKind.SEND, devices + source, row + 1), (ActivityKind.RECEIVE, 2 * devices + target, row)
-            for kind, port, twin in ends:
-                size = int(arrays.tensor_bytes[tensor])
-                recorder.activity(kind, port, tensor + shift, now, end, size=size, twin=twin, after=after)
-            now, last = end, [(row + 1, tensor + shift)]
+            ports, size = (devices + source, 2 * devices + target), int(arrays.tensor_bytes[tensor])
+            row = recorder.transfer(ports, what, now, end, size=size, after=after)
+            now, last = end, [(row, what)]
 
         for tensor, seconds in step.fetched.items():
             carry(tensor, self._host, step.device, seconds)
@@ -267,76 +241,46 @@ class Calls:
             carry(tensor, step.device, self._host, seconds)
             there[tensor] = last[0][0]
 
+    def violations(self) -> Iterator[Violation]:
+        """What is wrong with the calls and their times."""
+        tolerance, steps = TIME_TOLERANCE * self.timeline.end, self.steps
+        tensors, places = self.problem.graph.tensor_ids, [device.name for device in self.problem.cluster.devices]
+        if self._listed:
+            message = f"the schedule lists {counted(self._listed, 'transfer')}; those of calls follow from them"
+            yield broken("transfer", message)
+        for step in steps:
+            for tensor in (t for t, seconds in (*step.fetched.items(), *step.returned.items()) if isnan(seconds)):
+                what = f"no link carries {tensors[tensor]!r} between {places[step.device]!r} and the host"
+                yield broken("no_link", what)
+        caught = [steps[number] for number in sorted(set(range(len(steps))) - set(self.order))]
+        if caught:
+            which = next(filter(self.is_call, caught), caught[0])
+            first = self.problem.graph.operator_ids[which.operators[0]]
+            yield broken("contiguous", f"data leave {self._named(which)}, which has {first!r}, and come back into it")
+        for tensor, made, read in self.crossing:
+            early, what = steps[made].end - steps[read].start, self._named(steps[read])
+            if early > tolerance:
+                message = f"{what} starts {early:.6g} s before its input {tensors[tensor]!r} is in host memory"
+                yield broken("precedence", message, early)
+        for place in places:
+            yield from self._wrong_calls(place, tolerance)
+        yield from self.overfull()
 
-def call_intervals(problem: Placement, solution: Schedule) -> Mapping[str, tuple[float, float]]:
-    """Start and end of every operator's step; nothing if the schedule cannot be carried out."""
-    return {} if any(unusable(problem, solution)) else Calls(problem, solution).intervals()
+    def _named(self, step: CallStep) -> str:
+        names, devices = self.problem.graph.operator_ids, self.problem.cluster.devices
+        called = f"the call of {devices[step.device].name!r}"
+        return called if self.is_call(step) else repr(names[step.operators[0]])
 
-
-def judge_calls(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
-    """Judge a solution against all rules except the side constraints."""
-    wrong = tuple(unusable(problem, solution))
-    if wrong:
-        return Evaluation(objective=None, violations=wrong)
-    calls, used = Calls(problem, solution), problem.memory_by_device(solution)
-    timeline = calls.timeline()
-    found = [*_violations(problem, calls, TIME_TOLERANCE * timeline.end), *device_play.overfull(problem.cluster, used)]
-    if solution.transfers:
-        message = f"the schedule lists {counted(len(solution.transfers), 'transfer')}; those of calls follow from them"
-        found.insert(0, broken("transfer", message))
-    return _judged(problem, timeline, used, found)
-
-
-def _violations(problem: Placement, calls: Calls, tolerance: float) -> Iterator[Violation]:
-    """What is wrong with the calls and their times."""
-    steps, names, tensors = calls.steps, problem.graph.operator_ids, problem.graph.tensor_ids
-    places = [device.name for device in problem.cluster.devices]
-
-    def named(step: Step) -> str:
-        return f"the call of {places[step.device]!r}" if calls.is_call(step) else repr(names[step.operators[0]])
-
-    for step in steps:
-        for tensor in (t for t, seconds in (*step.fetched.items(), *step.returned.items()) if isnan(seconds)):
-            what = f"no link carries {tensors[tensor]!r} between {places[step.device]!r} and the host"
-            yield broken("no_link", what)
-    caught = [steps[number] for number in sorted(set(range(len(steps))) - set(calls.order))]
-    if caught:
-        which = next(filter(calls.is_call, caught), caught[0])
-        message = f"data leave {named(which)}, which has {names[which.operators[0]]!r}, and come back into it"
-        yield broken("contiguous", message)
-    for tensor, made, read in calls.crossing:
-        early = steps[made].end - steps[read].start
-        if early > tolerance:
-            what = f"{named(steps[read])} starts {early:.6g} s before its input {tensors[tensor]!r} is in host memory"
-            yield broken("precedence", what, early)
-    in_time = sorted(steps, key=lambda step: (step.start, step.end))
-    for k, place in enumerate(places):
-        yield from _of_one_accelerator(
-            problem, place, [s for s in in_time if calls.is_call(s) and s.device == k], tolerance
-        )
-    yield from _of_the_host(problem, [step for step in in_time if not calls.is_call(step)], tolerance)
-
-
-def _of_one_accelerator(problem: Placement, place: str, steps: list[Step], tolerance: float) -> Iterator[Violation]:
-    """Check that there are not too many calls, and that none begins during another."""
-    if problem.max_calls is not None and len(steps) > problem.max_calls:
-        message = f"{place!r} has {len(steps)} calls: more than max_calls={problem.max_calls}"
-        yield broken("calls", message, float(len(steps) - problem.max_calls))
-    latest = -inf
-    for step in steps:
-        if latest - step.start > tolerance:
-            message = f"{place!r} begins a call at {step.start:.6g} s, during another"
-            yield broken("overlap", message, latest - step.start)
-        latest = max(latest, step.end)
-
-
-def _of_the_host(problem: Placement, steps: list[Step], tolerance: float) -> Iterator[Violation]:
-    """Check that the host runs no more operators at the same time than it has cores."""
-    cores, running = problem.host_cores, list[float]()  # when those that run at the moment end
-    for step in steps if cores is not None else ():
-        running = [end for end in running if end - step.start > tolerance]
-        if cores is not None and len(running) >= cores:
-            name, now = problem.graph.operator_ids[step.operators[0]], step.start
-            message = f"{name!r} starts at {now:.6g} s, while the host runs {len(running)}: host_cores={cores}"
-            yield broken("cores", message, min(running) - now)
-        running.append(step.end)
+    def _wrong_calls(self, place: str, tolerance: float) -> Iterator[Violation]:
+        """Check that an accelerator does not have too many calls, and that none begins during another."""
+        number, most = self.problem.cluster.device_index[place], self.problem.max_calls
+        calls = [step for step in self.steps if self.is_call(step) and step.device == number]
+        if most is not None and len(calls) > most:
+            message = f"{place!r} has {len(calls)} calls: more than max_calls={most}"
+            yield broken("calls", message, float(len(calls) - most))
+        latest = -inf
+        for step in sorted(calls, key=lambda step: (step.start, step.end)):
+            if latest - step.start > tolerance:
+                message = f"{place!r} begins a call at {step.start:.6g} s, during another"
+                yield broken("overlap", message, latest - step.start)
+            latest = max(latest, step.end)

@@ -11,21 +11,21 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from opweave.problems import on_cluster
 from opweave.problems.arrays import IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import Costs
-from opweave.problems.on_cluster import MemoryModel, OnCluster
-from opweave.problems.placement.referee import PlacementDetails, call_intervals, check_calls, judge, judge_calls
-from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec
-from opweave.problems.words import counted
+from opweave.problems.device_play import DeviceDetails
+from opweave.problems.on_cluster import ClusterProblem, MemoryModel
+from opweave.problems.placement.referee import Calls, PlayedSchedule, check_calls, unusable
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Referee, Solution
+from opweave.problems.spec import Count, Many, Name, Seconds, SecondsByName, Spec, Table, preset
 
-__all__ = ["Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
+__all__ = ["Placement", "Schedule", "Transfer", "TransferModel"]
 
 TransferModel = Literal["one_port_tensor", "one_port_edge", "delay", "blocking"]
 
@@ -68,16 +68,16 @@ class Schedule(Solution):
         ``"blocking"``.
     """
 
-    device: FrozenDict[Name, Name]
-    start: FrozenDict[Name, Seconds]
-    transfers: Many[Transfer] = ()
+    device: Table[Name, Name]
+    start: SecondsByName
+    transfers: Many[Transfer] = preset(())
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """The one device of every operator."""
         return {name: frozenset((device,)) for name, device in self.device.items()}
 
 
-class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
+class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
     """Give every operator a device and a start so that the makespan, the end of the last operator, is smallest.
 
     An operator runs without interruption for its cost in seconds on its device, and a device runs one operator at a
@@ -101,13 +101,11 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
         other operators make; then its operators run one after the other; then it returns every tensor that other
         operators read. It begins when all its inputs are in host memory, its outputs are there when it ends, and
         its accelerator does nothing else meanwhile. No data may leave a call and come back into it. The host runs any
-        number of operators at the same time, or ``host_cores``, and its operators use host memory directly.
+        number of operators at the same time, and its operators use host memory directly.
     host
         The device of ``"blocking"`` whose memory all tensors pass through; None for the other readings.
     max_calls
         Most calls of each accelerator under ``"blocking"``; None for any number.
-    host_cores
-        Most operators that the host runs at the same time under ``"blocking"``; None for any number.
     memory
         What a device holds all the time. ``"additive"``: the parameters of its operators (a shared one counted once),
         the storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
@@ -152,35 +150,27 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Schedule
-    unit: ClassVar[str] = "seconds"
+    referee: ClassVar[Referee] = unusable, PlayedSchedule
 
-    schema_version: Literal[1] = SCHEMA_VERSION
-    cluster: Cluster
-    costs: Costs
+    schema_version: Literal[1] = 1
+    cluster: Cluster = Field(kw_only=False)
+    costs: Costs = Field(kw_only=False)
     transfers: TransferModel = "one_port_tensor"
     memory: MemoryModel = "additive"
     host: Name | None = None
     max_calls: Count | None = 1
-    host_cores: Count | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Placement:
-        on_cluster.check_costs(self.costs, self.graph, self.cluster)
-        on_cluster.check_times_known(self.known_seconds)
+        self._check_costs()
         running = math.fsum(max(known.values()) for known in self.known_seconds.values())
         on_cluster.check_total_time(self.graph, self.cluster, running)
-        check_constraints(self.constraints, self)
         check_calls(self)
         return self
 
     @property
     def reading(self) -> str | None:
         return "transfers='blocking'" if self.transfers == "blocking" else None
-
-    @cached_property
-    def known_seconds(self) -> dict[str, dict[str, float]]:
-        """Seconds of every operator on each device that can run it."""
-        return on_cluster.times_by_device(self.costs, self.graph, self.cluster)
 
     @cached_property
     def turned_round(self) -> Precede | None:
@@ -196,19 +186,13 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
         closing = (each for each in precedes if any({each.before, each.after} <= circle for circle in circles))
         return next(closing, None)
 
-    def assumptions(self) -> str:
-        calls = "any number of calls" if self.max_calls is None else f"at most {counted(self.max_calls, 'call')}"
-        cores = "" if self.host_cores is None else f", {counted(self.host_cores, 'core')} of the host"
-        blocking = f", {calls} of an accelerator{cores}" if self.transfers == "blocking" else ""
-        return f"makespan, transfers {self.transfers}{blocking}, memory {self.memory}"
-
     def intervals(self, solution: Schedule) -> Mapping[str, tuple[float, float]]:
         """Start and end in seconds of every operator that the schedule assigns to a device that can run it.
 
         Under ``"blocking"``, those of its call if it runs on an accelerator.
         """
         if self.transfers == "blocking":
-            return call_intervals(self, solution)
+            return {} if any(self.unusable(solution)) else Calls(self, solution).intervals()
         when = {}
         for name, costs in self.known_seconds.items():
             device, start = solution.device.get(name), solution.start.get(name)
@@ -223,5 +207,5 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
         there = np.flatnonzero(device >= 0)
         return there, device[there], np.ones_like(there)
 
-    def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
-        return judge_calls(self, solution) if self.transfers == "blocking" else judge(self, solution)
+    def carry_out(self, solution: Schedule) -> Calls | PlayedSchedule:
+        return Calls(self, solution) if self.transfers == "blocking" else PlayedSchedule(self, solution)

@@ -8,7 +8,7 @@ from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 from opweave.problems.rules import over_memory
-from opweave.problems.solution import Details, Evaluation, Violation, broken
+from opweave.problems.solution import Details, Violation, broken
 from opweave.problems.spec import Amount, Many, Name, Spec
 from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
@@ -68,14 +68,11 @@ Pair = tuple[str | None, str | None]
 """The ends of a link; None is the coordinator."""
 
 
-class Held(NamedTuple):
-    """Layers of a device: the number of the first one, and the number after the last one."""
-
-    first: int
-    end: int
+Blocks = dict[str, range]
+"""The layers of every device that has some, by number."""
 
 
-class Flow(NamedTuple):
+class LargestFlow(NamedTuple):
     """The largest flow.
 
     Attributes
@@ -100,28 +97,13 @@ class Flow(NamedTuple):
     limits: tuple[str, ...]
 
 
-def held(problem: ServingFlow, solution: LayerBlocks) -> dict[str, Held] | None:
-    """The layers of every device by number; None if names are unknown or layers are not consecutive."""
-    found = {}
-    for device, names in solution.operators.items():
-        if not names:
-            continue
-        numbers = [problem.layer_index.get(name, -1) for name in names]
-        consecutive = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-        if device not in problem.cluster.device_index or numbers[0] < 0 or not consecutive:
-            return None
-        found[device] = Held(numbers[0], numbers[-1] + 1)
-    return found
-
-
-def speed(problem: ServingFlow, device: str, block: Held) -> Fraction:
+def speed(problem: ServingFlow, device: str, block: range) -> Fraction:
     """Tokens per second that a device can take with these layers, its own connection included."""
     rates = problem.rates.get(device, ())
-    layers = block.end - block.first
-    most = Fraction(rates[layers - 1]) if layers <= len(rates) else Fraction(0)
+    most = Fraction(rates[len(block) - 1]) if len(block) <= len(rates) else Fraction(0)
     if problem.cluster.rates is not None and len(problem.cluster.devices) > 1:
         port = Fraction(problem.cluster.rates[problem.cluster.device_index[device]])
-        for place in (block.first, block.end):
+        for place in (block.start, block.stop):
             if 0 < place < len(problem.layers) and problem.crossing_bytes[place]:
                 most = min(most, port / problem.crossing_bytes[place])
     return most
@@ -142,23 +124,23 @@ def link(problem: ServingFlow, source: str | None, target: str | None, place: in
     return Fraction(rate) / size if size else None
 
 
-def links_of(problem: ServingFlow, blocks: dict[str, Held]) -> dict[Pair, Fraction | None]:
+def links_of(problem: ServingFlow, blocks: Blocks) -> dict[Pair, Fraction | None]:
     """Every link that may carry tokens, and how many."""
     last, anywhere = len(problem.layers), problem.entry == "any"
     found: dict[Pair, Fraction | None] = {}
-    for source, (first, end) in blocks.items():
-        if first == 0:
+    for source, block in blocks.items():
+        if block.start == 0:
             found[None, source] = link(problem, None, source, 0)
-        if end == last:
+        if block.stop == last:
             found[source, None] = link(problem, source, None, last)
             continue
         for target, there in blocks.items():
-            if there.first == end or (anywhere and there.first < end < there.end):
-                found[source, target] = link(problem, source, target, end)
+            if there.start == block.stop or (anywhere and block.stop in there):
+                found[source, target] = link(problem, source, target, block.stop)
     return {pair: most for pair, most in found.items() if most is None or most > 0}
 
 
-def largest_flow(problem: ServingFlow, blocks: dict[str, Held]) -> Flow:
+def largest_flow(problem: ServingFlow, blocks: Blocks) -> LargestFlow:
     """The largest flow of tokens, without rounding."""
     import networkx as nx  # takes a while; ``import opweave`` does without it
 
@@ -185,7 +167,7 @@ def largest_flow(problem: ServingFlow, blocks: dict[str, Held]) -> Flow:
         if tail in near and head not in near:
             cut.append(f"{source or 'coordinator'} to {target or 'coordinator'}")
     between = {pair: Fraction(flow[tail][head], unit) for pair, (tail, head) in ends.items()}
-    return Flow(
+    return LargestFlow(
         tokens=Fraction(value, unit),
         through={device: Fraction(flow["in", device]["out", device], unit) for device in speeds},
         between={pair: each for pair, each in between.items() if each},
@@ -195,49 +177,82 @@ def largest_flow(problem: ServingFlow, blocks: dict[str, Held]) -> Flow:
     )
 
 
-def timeline(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> Timeline:
-    """The mean token: its runs and transfers last for their shares of the period, after which everything repeats."""
-    texts = [f"layers {block.first} to {block.end - 1}" for block in blocks.values()]
-    names = Names.of(problem.graph, *texts)
-    row_of = {device: len(names.texts) - len(texts) + number for number, device in enumerate(blocks)}
-    index, recorder = problem.cluster.device_index, Recorder()
-    count = len(problem.cluster.devices)
-    for device, block in sorted(blocks.items(), key=lambda each: each[1].first):
-        most = flow.speeds[device]
-        if most and flow.through[device]:
-            busy = float(flow.through[device] / flow.tokens / most)
-            recorder.activity(ActivityKind.RUN, index[device], row_of[device], 0.0, busy)
-        for number in range(block.first, block.end):
-            storage = problem.graph.operator_index[problem.layers[number]]
-            recorder.lifetime(storage, index[device], BEFORE, NEVER, problem.layer_bytes[number])
-    for (source, target), tokens in flow.between.items():
-        if source is None or target is None:
-            continue
-        limit = flow.links[source, target]
-        seconds = float(tokens / flow.tokens / limit) if limit else 0.0
-        size, row = problem.crossing_bytes[blocks[source].end], recorder.rows
-        ports = ((ActivityKind.SEND, count + index[source]), (ActivityKind.RECEIVE, 2 * count + index[target]))
-        for (kind, port), twin in zip(ports, (row + 1, row), strict=True):
-            recorder.activity(kind, port, row_of[source], 0.0, seconds, size=size, twin=twin)
-    resources = devices_and_ports(problem.cluster, ("send_port", "receive_port"), exclusive=False)
-    period = float(1 / flow.tokens)
-    return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes(), period)
+class PlayedFlow:
+    """The layers of every device, and the largest flow through them."""
+
+    def __init__(self, problem: ServingFlow, solution: LayerBlocks) -> None:
+        index, held = problem.layer_index, {name: ops for name, ops in solution.operators.items() if ops}
+        self._problem = problem
+        self._blocks = {name: range(index[ops[0]], index[ops[-1]] + 1) for name, ops in held.items()}
+        self._flow = largest_flow(problem, self._blocks)
+        self.objective = float(1 / self._flow.tokens) if self._flow.tokens else None
+
+    def timeline(self) -> Timeline | None:
+        """One mean token: the share of the time that every device and link is busy; None if nothing flows."""
+        if self.objective is None:
+            return None
+        problem, blocks, flow = self._problem, self._blocks, self._flow
+        texts = [f"layers {block.start} to {block.stop - 1}" for block in blocks.values()]
+        names = Names.of(problem.graph, *texts)
+        row_of = {device: len(names.texts) - len(texts) + number for number, device in enumerate(blocks)}
+        index, recorder, count = problem.cluster.device_index, Recorder(), len(problem.cluster.devices)
+        for device, block in sorted(blocks.items(), key=lambda each: each[1].start):
+            most = flow.speeds[device]
+            if most and flow.through[device]:
+                busy = float(flow.through[device] / flow.tokens / most)
+                recorder.activity(ActivityKind.RUN, index[device], row_of[device], 0.0, busy)
+            for number in block:
+                storage = problem.graph.operator_index[problem.layers[number]]
+                recorder.lifetime(storage, index[device], BEFORE, NEVER, problem.layer_bytes[number])
+        for (source, target), tokens in flow.between.items():
+            if source is None or target is None:
+                continue
+            limit = flow.links[source, target]
+            seconds = float(tokens / flow.tokens / limit) if limit else 0.0
+            size = problem.crossing_bytes[blocks[source].stop]
+            ports = count + index[source], 2 * count + index[target]
+            recorder.transfer(ports, row_of[source], 0.0, seconds, size=size)
+        resources = devices_and_ports(problem.cluster, ("send_port", "receive_port"), exclusive=False)
+        return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes(), self.objective)
+
+    def violations(self) -> Iterator[Violation]:
+        """Devices with more layers than they can hold or run, and layers that no tokens reach."""
+        problem, covered = self._problem, set[int]()
+        for device, block in self._blocks.items():
+            rates = problem.rates.get(device, ())
+            most = max((number for number, rate in enumerate(rates, 1) if rate > 0), default=0)
+            if len(block) > len(rates) or not rates[len(block) - 1]:
+                yield broken("rate", f"{device!r} holds {len(block)} layers; its rates know at most {most}")
+            used = sum(problem.layer_bytes[block.start : block.stop])
+            yield from over_memory(device, used, problem.memory_limits[device])
+            covered.update(block)
+        missing = [name for number, name in enumerate(problem.layers) if number not in covered]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            yield broken("missing", f"no device holds {missing[0]!r}{more}")
+        elif not self._flow.tokens:
+            yield broken("no_way", "no links lead from the first layer to the last one through all others")
+
+    def details(self) -> ServingDetails | None:
+        """What flows through every device; None if nothing flows."""
+        flow = self._flow
+        if self.objective is None:
+            return None
+        uses = (
+            ServingUse(
+                device=device,
+                first=block.start,
+                layers=len(block),
+                tokens_per_second=float(flow.through[device]),
+                most_per_second=float(flow.speeds[device]),
+                memory_bytes=sum(self._problem.layer_bytes[block.start : block.stop]),
+            )
+            for device, block in sorted(self._blocks.items(), key=lambda each: (each[1].start, each[1].stop))
+        )
+        return ServingDetails(tokens_per_second=float(flow.tokens), devices=tuple(uses), limits=flow.limits)
 
 
-def judge(problem: ServingFlow, solution: LayerBlocks) -> Evaluation[ServingDetails]:
-    """Judge a plan against all rules except the side constraints."""
-    blocks = held(problem, solution)
-    if blocks is None:
-        return Evaluation(objective=None, violations=tuple(_unusable(problem, solution)))
-    flow = largest_flow(problem, blocks)
-    broken = (*_too_much(problem, blocks), *_no_way(problem, blocks, flow))
-    if not flow.tokens:
-        return Evaluation(objective=None, violations=broken)
-    judged = Evaluation(objective=float(1 / flow.tokens), violations=broken, details=_details(problem, blocks, flow))
-    return judged.with_timeline(timeline(problem, blocks, flow))
-
-
-def _unusable(problem: ServingFlow, solution: LayerBlocks) -> Iterator[Violation]:
+def unusable(problem: ServingFlow, solution: LayerBlocks) -> Iterator[Violation]:
     """Names that the problem does not have, and layers that are not consecutive."""
     for device, names in solution.operators.items():
         if device not in problem.cluster.device_index:
@@ -249,39 +264,3 @@ def _unusable(problem: ServingFlow, solution: LayerBlocks) -> Iterator[Violation
         if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
             message = f"the layers of {device!r} are not consecutive: {', '.join(names[:4])}"
             yield broken("block", message + (", ..." if len(names) > 4 else ""))
-
-
-def _too_much(problem: ServingFlow, blocks: dict[str, Held]) -> Iterator[Violation]:
-    """Devices with more layers than they have a rate for, or more bytes than their memory."""
-    for device, (first, end) in blocks.items():
-        rates = problem.rates.get(device, ())
-        most = max((number for number, rate in enumerate(rates, 1) if rate > 0), default=0)
-        if end - first > len(rates) or not rates[end - first - 1]:
-            yield broken("rate", f"{device!r} holds {end - first} layers; its rates know at most {most}")
-        yield from over_memory(device, sum(problem.layer_bytes[first:end]), problem.memory_limits[device])
-
-
-def _no_way(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> Iterator[Violation]:
-    """Layers that no device holds; or, if all are held, that no links lead through them."""
-    covered = {number for block in blocks.values() for number in range(block.first, block.end)}
-    missing = [name for number, name in enumerate(problem.layers) if number not in covered]
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        yield broken("missing", f"no device holds {missing[0]!r}{more}")
-    elif not flow.tokens:
-        yield broken("no_way", "no links lead from the first layer to the last one through all others")
-
-
-def _details(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> ServingDetails:
-    uses = (
-        ServingUse(
-            device=device,
-            first=first,
-            layers=end - first,
-            tokens_per_second=float(flow.through[device]),
-            most_per_second=float(flow.speeds[device]),
-            memory_bytes=sum(problem.layer_bytes[first:end]),
-        )
-        for device, (first, end) in sorted(blocks.items(), key=lambda each: each[1])
-    )
-    return ServingDetails(tokens_per_second=float(flow.tokens), devices=tuple(uses), limits=flow.limits)

@@ -6,19 +6,19 @@ Source: Mei et al., "Helix: Serving Large Language Models over Heterogeneous GPU
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.on_cluster import OnCluster
-from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.serving_flow.referee import ServingDetails, ServingUse, judge
-from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Amount, FrozenDict, Many, Name, Rate
+from opweave.problems.on_cluster import ClusterProblem
+from opweave.problems.problem import Problem
+from opweave.problems.serving_flow.referee import PlayedFlow, ServingDetails, ServingUse, unusable
+from opweave.problems.solution import Referee, Solution, grouped
+from opweave.problems.spec import Amount, Lists, Name, RatesByNameOrNone, preset
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["LayerBlocks", "ServingDetails", "ServingFlow", "ServingUse", "layer_chain"]
@@ -29,18 +29,14 @@ Entry = Literal["first", "any"]
 class LayerBlocks(Solution):
     """The layers that every device holds, consecutive and in their order; devices without layers are left out."""
 
-    operators: FrozenDict[Name, Many[Name]]
+    operators: Lists[Name, Name]
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Devices that hold each layer."""
-        where: dict[str, set[str]] = {}
-        for device, names in self.operators.items():
-            for name in names:
-                where.setdefault(name, set()).add(device)
-        return {name: frozenset(devices) for name, devices in where.items()}
+        return grouped((name, device) for device, names in self.operators.items() for name in names)
 
 
-class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
+class ServingFlow(ClusterProblem, Problem[LayerBlocks, ServingDetails]):
     """Choose the layers of every device so that the devices together serve as many tokens a second as possible.
 
     Each token passes all layers in turn, on devices that hold them, and many requests are under way. So the tokens are
@@ -88,14 +84,15 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = LayerBlocks
-    unit: ClassVar[str] = "seconds"
+    referee: ClassVar[Referee] = unusable, PlayedFlow
+    goal: ClassVar[str] = "seconds per token"
 
-    schema_version: Literal[1] = SCHEMA_VERSION
-    cluster: Cluster
-    rates: FrozenDict[Name, Many[Amount]]
+    schema_version: Literal[1] = 1
+    cluster: Cluster = Field(kw_only=False)
+    rates: Lists[Name, Amount]
     entry: Entry = "first"
-    arriving: FrozenDict[Name, Rate] | None = None
-    leaving: FrozenDict[Name, Rate] | None = None
+    arriving: RatesByNameOrNone = preset(None)
+    leaving: RatesByNameOrNone = preset(None)
 
     @model_validator(mode="after")
     def _check(self) -> ServingFlow:
@@ -105,7 +102,6 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
             refuse_unknown(f"{field} names", "device", getattr(self, field) or (), known, "cluster")
         if self.cluster.shared is not None and len(self.cluster.devices) > 1:
             raise ValueError("the links are one shared channel; a flow needs bandwidth between devices, or rates")
-        check_constraints(self.constraints, self)
         return self
 
     def _check_chain(self) -> None:
@@ -114,9 +110,9 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
         last = None
         for number, name in enumerate(self.layers):
             reads = self._layer(name).inputs
-            makers = {self.graph.producer.get(tensor) for tensor in reads}
-            if makers - {last} or (number and not reads):
-                what = repr(sorted(map(str, makers - {last}))[0]) if makers - {last} else "nothing"
+            others = {str(self.graph.producer.get(tensor)) for tensor in reads} - {str(last)}
+            if others or (number and not reads):
+                what = repr(min(others)) if others else "nothing"
                 raise ValueError(
                     f"the layers form no chain: {name!r} does not read from {last!r} alone, but from {what}; each "
                     "layer reads what the one before it makes, and nothing else"
@@ -159,16 +155,14 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
         held = {name: sum(sizes.get(op, 0) for op in ops) for name, ops in solution.operators.items()}
         return {device.name: held.get(device.name, 0) for device in self.cluster.devices}
 
-    def _replay(self, solution: LayerBlocks) -> Evaluation[ServingDetails]:
-        return judge(self, solution)
-
-    def assumptions(self) -> str:
-        where = "their first layer" if self.entry == "first" else "any of their layers"
-        return f"tokens enter devices at {where}, all requests are alike, latencies do not matter"
-
 
 def layer_chain(
-    count: int, *, activation_bytes: int, token_bytes: int = 0, layer_bytes: int = 0, name: str = "model"
+    count: int,
+    *,
+    activation_bytes: int,
+    token_bytes: int = 0,
+    layer_bytes: int | Sequence[int] = 0,
+    name: str = "model",
 ) -> OpGraph:
     """Layers that are alike, one after the other, as the graph of a :class:`ServingFlow`.
 
@@ -181,7 +175,7 @@ def layer_chain(
     token_bytes
         What a token is on its way from and to the coordinator.
     layer_bytes
-        Parameters of a layer.
+        Parameters of every layer, or of each.
     name
         Name of the graph.
 
@@ -190,19 +184,17 @@ def layer_chain(
     >>> [op.id for op in layer_chain(2, activation_bytes=16_384).operators]
     ['layers.0', 'layers.1']
     """
+    held = (layer_bytes,) * count if isinstance(layer_bytes, int) else layer_bytes
     sizes = (token_bytes, *(activation_bytes for _ in range(count - 1)), token_bytes)
     return OpGraph(
         name=name,
         tensors=tuple(Tensor(id=f"hidden.{k}", bytes=size) for k, size in enumerate(sizes)),
         operators=tuple(
             Operator(
-                id=f"layers.{k}",
-                inputs=(f"hidden.{k}",),
-                outputs=(f"hidden.{k + 1}",),
-                parameters=(f"weights.{k}",),
+                id=f"layers.{k}", inputs=(f"hidden.{k}",), outputs=(f"hidden.{k + 1}",), parameters=(f"weights.{k}",)
             )
             for k in range(count)
         ),
-        parameters=tuple(Parameter(id=f"weights.{k}", bytes=layer_bytes) for k in range(count)),
+        parameters=tuple(Parameter(id=f"weights.{k}", bytes=size) for k, size in enumerate(held)),
         outputs=(f"hidden.{count}",),
     )

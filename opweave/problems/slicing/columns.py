@@ -30,7 +30,7 @@ NO_GEOMETRY = Geometry.model_construct()  # no validator is built by an import
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class SlicingColumns:
     """A problem's operators, tensors, and flows, each of which is an input of an operator.
 
     Attributes
@@ -76,7 +76,7 @@ class Columns:
     number: type[Any]
 
 
-def columns_of(problem: Slicing) -> Columns:
+def columns_of(problem: Slicing) -> SlicingColumns:
     """Write a problem as columns."""
     graph, arrays = problem.graph, problem.graph.arrays
     cuttings, extents = problem.cuttings.values(), problem.extents.values()  # in the graph's order
@@ -97,7 +97,7 @@ def columns_of(problem: Slicing) -> Columns:
     largest = max([*weights, *spaces, int(groups.max(initial=1))]) * longest
     number = np.int64 if max(largest, 2 * (read + sum(weights) + sum(spaces))) < EXACT else object
     seconds = problem.costs.array(graph.operator_ids, [each.name for each in problem.cluster.devices])
-    return Columns(
+    return SlicingColumns(
         operator=operator,
         tensor=tensor,
         producer=arrays.producer[tensor],
@@ -154,7 +154,7 @@ def plan_columns(problem: Slicing, solution: Slices) -> PlanColumns:
     )
 
 
-class Blocks(NamedTuple):
+class CellBlocks(NamedTuple):
     """Channels and rows [first, end) of tensors; empty blocks consist of zeros. Each of shape (blocks, devices)."""
 
     first_channel: IntArray
@@ -167,18 +167,18 @@ class Blocks(NamedTuple):
         """Number of cells."""
         return (self.end_channel - self.first_channel) * (self.end_row - self.first_row)
 
-    def shared(self, other: Blocks) -> IntArray:
+    def shared(self, other: CellBlocks) -> IntArray:
         """Number of cells that both blocks contain."""
         wide = np.minimum(self.end_channel, other.end_channel) - np.maximum(self.first_channel, other.first_channel)
         high = np.minimum(self.end_row, other.end_row) - np.maximum(self.first_row, other.first_row)
         both: IntArray = np.maximum(wide, 0) * np.maximum(high, 0)
         return both
 
-    def at(self, rows: IntArray) -> Blocks:
+    def at(self, rows: IntArray) -> CellBlocks:
         """Some rows."""
-        return Blocks(*(side[rows] for side in self))
+        return CellBlocks(*(side[rows] for side in self))
 
-    def only(self, there: BoolArray) -> Blocks:
+    def only(self, there: BoolArray) -> CellBlocks:
         """The same, without the blocks that are not there or have no cell."""
         there = there & (self.first_channel < self.end_channel) & (self.first_row < self.end_row)
-        return Blocks(*(np.where(there, side, 0) for side in self))
+        return CellBlocks(*(np.where(there, side, 0) for side in self))

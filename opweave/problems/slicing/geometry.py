@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -255,8 +256,4 @@ def _live_bytes(problem: Slicing, order: Sequence[str]) -> list[int]:
     for tensor, end in last.items():
         change[made.get(tensor, 0)] += size[tensor]
         change[end + 1] -= size[tensor]
-    live, now = [], 0
-    for step in range(len(order)):
-        now += change[step]
-        live.append(now)
-    return live
+    return list(accumulate(change[: len(order)]))

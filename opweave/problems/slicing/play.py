@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.on_cluster import wrong_order
 from opweave.problems.slicing.columns import (
     CHANNELS,
     DIMENSIONS,
     READINGS,
     ROWS,
     WHOLE,
-    Blocks,
-    Columns,
+    CellBlocks,
     PlanColumns,
+    SlicingColumns,
     plan_columns,
 )
-from opweave.problems.solution import Details
-from opweave.problems.spec import Duration, FrozenDict, Many, Name
+from opweave.problems.slicing.geometry import rulings
+from opweave.problems.solution import Details, Violation, broken
+from opweave.problems.spec import Duration, FrozenDict, Many, Name, Table
 from opweave.problems.timeline import BEFORE, LARGEST, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
-    from opweave.problems.slicing.spec import Slices, Slicing
+    from opweave.problems.slicing.spec import Slice, Slices, Slicing
 
 
 class SlicedStep(Details):
@@ -44,9 +46,6 @@ class SlicedStep(Details):
         Share of the operator that each device computes, by device.
     transfer_seconds, compute_seconds, bytes_in
         Seconds that each device receives data and computes, and bytes that it receives, by device.
-    airtime
-        Seconds that the router is busy if it carries one thing at a time: the largest receiver if all receivers need
-        the same data (broadcast), otherwise the sum over the receivers.
     slowest
         The device that the others wait for.
     """
@@ -55,11 +54,10 @@ class SlicedStep(Details):
     dimension: str
     start: Duration
     end: Duration
-    shares: FrozenDict[Name, float]
-    transfer_seconds: FrozenDict[Name, Duration]
-    compute_seconds: FrozenDict[Name, Duration]
-    bytes_in: FrozenDict[Name, int]
-    airtime: Duration
+    shares: Table[Name, float]
+    transfer_seconds: Table[Name, Duration]
+    compute_seconds: Table[Name, Duration]
+    bytes_in: Table[Name, int]
     slowest: Name
 
 
@@ -72,18 +70,17 @@ class SlicingDetails(Details):
         Seconds from the beginning to the end of the last operator.
     steps
         The operators in the plan's order.
-    memory_bytes, memory_limits
-        The most that every device holds, and its limit.
+    memory_bytes
+        The most that every device holds.
     """
 
     latency: Duration
     steps: Many[SlicedStep]
-    memory_bytes: FrozenDict[Name, int]
-    memory_limits: FrozenDict[Name, int | None]
+    memory_bytes: Table[Name, int]
 
 
-class Moves(NamedTuple):
-    """What the operators receive and compute. Shapes (operators, devices), ``airtime`` (operators,).
+class PartMoves(NamedTuple):
+    """What the operators receive and compute. Shapes (operators, devices).
 
     Attributes
     ----------
@@ -91,7 +88,7 @@ class Moves(NamedTuple):
         Whether the device computes a part.
     received, moved
         Bytes that the device must hold in addition, and bytes that travel to it.
-    waits, compute, airtime
+    waits, compute
         Seconds.
     """
 
@@ -100,31 +97,28 @@ class Moves(NamedTuple):
     moved: Any
     waits: FloatArray
     compute: FloatArray
-    airtime: FloatArray
 
 
-class Played:
+class PlayedSlices:
     """A plan that has been played; columns are by the positions of operators and tensors in the graph."""
 
     def __init__(self, problem: Slicing, solution: Slices) -> None:
         plan = plan_columns(problem, solution)
-        self._problem, self._plan, self._columns = problem, plan, problem.columns
+        self._problem, self._solution, self._plan, self._columns = problem, solution, plan, problem.columns
         self._devices = [device.name for device in problem.cluster.devices]
         self._size = self._columns.cell.astype(self._columns.number)[:, None]
         self._shares = (plan.cuts[:, 1:] - plan.cuts[:, :-1]) / plan.cuts[:, -1:]
         self._held = _held(problem, plan)
         self._moves = self._receive()
-        parts = self._moves
-        lasts = (parts.airtime[:, None] if problem.channel == "shared" else parts.waits) + parts.compute
-        self._ends = np.where(parts.there, lasts, -np.inf)
+        self._ends = np.where(self._moves.there, self._moves.waits + self._moves.compute, -np.inf)
         end = np.cumsum(self._ends.max(axis=1, initial=0.0)[plan.order])
         self._begin, self._end = np.empty(len(end)), np.empty(len(end))
         self._begin[plan.order], self._end[plan.order] = np.concatenate(([0.0], end[:-1])), end
-        self.latency = float(end[-1]) if len(end) else 0.0
+        self.objective = float(end[-1]) if len(end) else 0.0
         """Seconds until the last operator has ended."""
         self._measure()
 
-    def _receive(self) -> Moves:
+    def _receive(self) -> PartMoves:
         """What every operator receives, and how long that and its parts take."""
         problem, columns, plan = self._problem, self._columns, self._plan
         count, devices = len(plan.order), len(self._devices)
@@ -144,18 +138,13 @@ class Played:
         with np.errstate(divide="ignore", invalid="ignore"):
             seconds = np.where(sent > 0, latencies + sent.astype(np.float64) / rates, 0.0)
         there = plan.cuts[:, :-1] < plan.cuts[:, 1:]
-        first = there[v].argmax(axis=1)[:, None]
-        alike = ~there[v]
-        alike |= np.logical_and.reduce([side == np.take_along_axis(side, first, axis=1) for side in need])
-        air = np.where(alike.all(axis=1), seconds.max(axis=1, initial=0.0), _sum_by_column(seconds))
         compute = columns.fixed + (columns.seconds - columns.fixed) * self._shares
-        return Moves(
+        return PartMoves(
             there=there,
             received=_added(v, lacking, np.zeros((count, devices), dtype=columns.number)),
             moved=_added(v, sent, np.zeros((count, devices), dtype=columns.number)),
             waits=_added(v, seconds, np.zeros((count, devices))),
             compute=np.where(there, compute, 0.0),
-            airtime=_added(v, air, np.zeros(count)),
         )
 
     def _measure(self) -> None:
@@ -187,6 +176,33 @@ class Played:
         self.peak_at = dict(zip(self._devices, names, strict=True))
         """The operator during which it does; None before the first and after the last."""
 
+    def violations(self) -> Iterator[Violation]:
+        """Another order than the problem's, cuts against the rule, full memory."""
+        problem, order = self._problem, self._solution.order
+        if problem.order is not None and problem.order != order:
+            yield broken("order", "the plan runs the operators in another order than the problem's")
+        if problem.dimension == "rule":
+            yield from self._against_rule()
+        for device, limit in problem.memory_limits.items():
+            used, operator = self.peak[device], self.peak_at[device]
+            if limit is not None and used > limit:
+                when = "before the first operator" if operator is None else f"at {operator!r}"
+                excess = used - limit
+                message = f"device {device!r} holds {used:,} bytes {when}: {excess:,} over its memory of {limit:,}"
+                yield broken("memory", message, float(excess))
+
+    def _against_rule(self) -> Iterator[Violation]:
+        """Check the dimension that the rule prescribes, and (cv6) that there are no more parts than it allows."""
+        parts = dict(zip(self._problem.graph.operator_ids, self._moves.there.sum(axis=1).tolist(), strict=True))
+        for name, ruling in rulings(self._problem, self._solution.order).items():
+            dimension = self._solution.slices[name].dimension
+            if dimension != ruling.dimension:
+                message = f"{name!r} is cut along {dimension!r}, but the rule says {ruling.dimension!r}"
+                yield broken("dimension", message)
+            if ruling.most_parts is not None and parts[name] > ruling.most_parts:
+                message = f"{name!r} has {parts[name]} parts; memory allows {ruling.most_parts} by the rule"
+                yield broken("parts", message, float(parts[name] - ruling.most_parts))
+
     def intervals(self) -> dict[str, tuple[float, float]]:
         """Start and end of every operator in seconds, in running order."""
         order, operators = self._plan.order, self._problem.graph.operators
@@ -195,10 +211,8 @@ class Played:
 
     def details(self) -> SlicingDetails:
         """Seconds and bytes of every operator on every device."""
-        limits = FrozenDict(self._problem.memory_limits)
-        return SlicingDetails(
-            latency=self.latency, steps=tuple(self._steps()), memory_bytes=FrozenDict(self.peak), memory_limits=limits
-        )
+        steps, memory = tuple(self._steps()), FrozenDict(self.peak)
+        return SlicingDetails(latency=self.objective, steps=steps, memory_bytes=memory)
 
     def _steps(self) -> Iterator[SlicedStep]:
         """Every operator in running order."""
@@ -218,7 +232,6 @@ class Played:
                 transfer_seconds=by_device[1],
                 compute_seconds=by_device[2],
                 bytes_in=by_device[3],
-                airtime=float(moves.airtime[row]),
                 slowest=names[int(self._ends[row].argmax())],
             )
 
@@ -260,7 +273,7 @@ class Played:
                 recorder.lifetime(int(storage[row]), k, float(starts[row]), float(stops[row]), int(sizes[row, k]))
 
 
-def _needed(problem: Slicing, plan: PlanColumns) -> Blocks:
+def _needed(problem: Slicing, plan: PlanColumns) -> CellBlocks:
     """Cells of every input that the parts read, as one block from the first to the last cell. By flow and device."""
     columns = problem.columns
     v, tensor = columns.operator, columns.tensor
@@ -273,7 +286,7 @@ def _needed(problem: Slicing, plan: PlanColumns) -> Blocks:
     stop = np.maximum(begin, np.minimum(rows, stop))
     by_channels = (known & (dimension == CHANNELS) & (problem.transfers != "paper"))[:, None] & (channels > 1)
     from_channel, to_channel = _channels_read(columns, plan, first, end - 1)
-    return Blocks(
+    return CellBlocks(
         np.where(by_channels, np.maximum(from_channel, 0), 0),
         np.where(by_channels, np.minimum(to_channel + 1, channels), channels),
         np.where(by_rows, begin, 0),
@@ -281,7 +294,7 @@ def _needed(problem: Slicing, plan: PlanColumns) -> Blocks:
     ).only(first < end)
 
 
-def _channels_read(columns: Columns, plan: PlanColumns, first: IntArray, last: IntArray) -> tuple[Any, Any]:
+def _channels_read(columns: SlicingColumns, plan: PlanColumns, first: IntArray, last: IntArray) -> tuple[Any, Any]:
     """First and last channel of every input that the output channels ``first`` to ``last`` read. By flow and device."""
     v = columns.operator
     length, groups = plan.cuts[v, -1:], columns.groups[v][:, None].astype(columns.number)
@@ -297,7 +310,7 @@ def _channels_read(columns: Columns, plan: PlanColumns, first: IntArray, last: I
     return found[0].astype(np.int64), found[1].astype(np.int64)
 
 
-def _held(problem: Slicing, plan: PlanColumns) -> Blocks:
+def _held(problem: Slicing, plan: PlanColumns) -> CellBlocks:
     """Cells of every tensor that the devices hold once it is made. By tensor and device."""
     columns, producer, devices = problem.columns, problem.graph.arrays.producer, problem.cluster.devices
     cuts = np.vstack([plan.cuts, np.zeros((1, len(devices) + 1), dtype=np.int64)])[producer]
@@ -305,7 +318,7 @@ def _held(problem: Slicing, plan: PlanColumns) -> Blocks:
     dimension = np.append(plan.dimension, WHOLE)[producer][:, None]
     along = [dimension == ROWS, dimension == CHANNELS]
     channels, rows = columns.channels[:, None], columns.rows[:, None]
-    return Blocks(
+    return CellBlocks(
         np.where(along[1], first, 0),
         np.where(along[1], end, channels),
         np.where(along[0], first, 0),
@@ -324,6 +337,42 @@ def _added(row: IntArray, values: Any, total: Any) -> Any:
     return total
 
 
-def _sum_by_column(values: FloatArray) -> FloatArray:
-    """Sums of rows, from the left to the right."""
-    return np.cumsum(values, axis=1)[:, -1]
+def unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
+    """Say which operators do not appear once, after their producers, and cut into one part for each device."""
+    names = tuple(device.name for device in problem.cluster.devices)
+    if solution.devices != names:
+        message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
+        yield broken("unknown", message)
+        return
+    yield from wrong_order(problem.graph, solution.order)
+    for name in solution.slices:
+        if name not in problem.graph.operator_index:
+            yield broken("unknown", f"{name!r} is cut, but is not an operator of the graph")
+    for name in problem.graph.operator_ids:
+        if name in solution.slices:
+            yield from _wrong_cuts(problem, name, solution.slices[name])
+        else:
+            yield broken("missing", f"{name!r} has no slice")
+
+
+def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
+    """(8) to (10) of the paper, cv1 to cv5, and parts only on devices whose time is known."""
+    cutting, devices, cuts = problem.cuttings[name], [device.name for device in problem.cluster.devices], cut.cuts
+    lengths = cutting.lengths or {"whole": 1}
+    if cut.dimension not in lengths:
+        ways, why = " or ".join(map(repr, lengths)), f": {cutting.why_whole}" if cutting.why_whole else ""
+        yield broken("dimension", f"{name!r} cannot be cut along {cut.dimension!r}, only along {ways}{why}")
+        return
+    length = lengths[cut.dimension]
+    if len(cuts) != len(devices) + 1:
+        yield broken("cuts", f"{name!r} has {len(cuts)} cuts; {len(devices)} devices need {len(devices) + 1}")
+        return
+    for rule, which, at, needed in (("cut_start", "first", cuts[0], 0), ("cut_end", "last", cuts[-1], length)):
+        if at != needed:
+            yield broken(rule, f"the {which} cut of {name!r} is {at}, not {needed}", float(abs(at - needed)))
+    for device, first, end in zip(devices, cuts, cuts[1:], strict=False):
+        if first > end:
+            message = f"the part of {name!r} on {device!r} runs backwards, from {first} to {end}"
+            yield broken("cut_order", message, float(first - end))
+        if first < end and device not in problem.known_seconds[name]:
+            yield broken("device", f"{name!r} cannot run on {device!r}: its time there is not known")

@@ -5,39 +5,23 @@ Source: "MemoriaNova: Optimizing Memory-Aware Model Inference for Edge Computing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import warn_once_built
-from opweave.problems.on_cluster import (
-    OnCluster,
-    check_costs,
-    check_order,
-    check_times_known,
-    times_by_device,
-    wrong_order,
-)
-from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.slicing.columns import Columns, columns_of
-from opweave.problems.slicing.geometry import (
-    GEOMETRY_UNKNOWN,
-    Cutting,
-    Extent,
-    Geometry,
-    Layout,
-    cutting_of,
-    extent_of,
-    rulings,
-)
-from opweave.problems.slicing.play import Played, SlicedStep, SlicingDetails
-from opweave.problems.solution import Evaluation, Solution, Violation, broken
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Spec
+from opweave.problems.on_cluster import ClusterProblem, check_order
+from opweave.problems.problem import Problem
+from opweave.problems.slicing.columns import SlicingColumns, columns_of
+from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
+from opweave.problems.slicing.play import PlayedSlices, SlicedStep, SlicingDetails, unusable
+from opweave.problems.solution import Referee, Solution
+from opweave.problems.spec import FrozenDict, Many, ManyOrNone, Name, Spec, Table, preset
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
@@ -76,7 +60,7 @@ class Slices(Solution):
     """
 
     devices: Many[Name]
-    slices: FrozenDict[Name, Slice]
+    slices: Table[Name, Slice]
     order: Many[Name]
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
@@ -89,7 +73,7 @@ class Slices(Solution):
         }
 
 
-class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
+class Slicing(ClusterProblem, Problem[Slices, SlicingDetails]):
     """Cut every operator over the devices so that the sum of the operators' times is smallest.
 
     Operators run one after another. For each operator, a device first receives the cells that its part needs and that
@@ -127,10 +111,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     weights
         ``"resident"``: a device keeps the weights of all its parts all the time. ``"streamed"``: only the weights of
         the running operator count. A part of the rows needs all weights, a part of the channels only its share.
-    channel
-        ``"dedicated"``: devices receive at the same time (the paper). ``"shared"``: the router carries one thing at a
-        time, so all devices wait for its airtime. For each tensor this is the largest receiver if all receivers need
-        the same data (broadcast), otherwise the sum over the receivers.
 
     Raises
     ------
@@ -165,32 +145,25 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Slices
-    unit: ClassVar[str] = "seconds"
-    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
-        {
-            "overhead_seconds": (({},), "use launch_seconds of the devices"),
-            "input_device": ((None,), "every device gets graph inputs from outside; pin an operator that copies them"),
-            "output_device": ((None,), "graph outputs stay where they are made; pin an operator that reads them"),
-        }
-    )
+    referee: ClassVar[Referee] = unusable, PlayedSlices
+    goal: ClassVar[str] = "latency"
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
     _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
 
-    schema_version: Literal[1] = SCHEMA_VERSION
-    cluster: Cluster
-    costs: Costs
-    geometry: FrozenDict[Name, Geometry] = FrozenDict()
+    schema_version: Literal[1] = 1
+    cluster: Cluster = Field(kw_only=False)
+    costs: Costs = Field(kw_only=False)
+    geometry: Table[Name, Geometry] = preset(FrozenDict())
     layout: Layout = "channels_first"
-    order: Many[Name] | None = None
+    order: ManyOrNone[Name] = preset(None)
     dimension: Literal["free", "rule"] = "free"
     transfers: Literal["refined", "paper"] = "refined"
     weights: Literal["resident", "streamed"] = "resident"
-    channel: Literal["dedicated", "shared"] = "dedicated"
 
     @model_validator(mode="after")
     def _check(self) -> Slicing:
-        self._check_names()
-        check_times_known(self.known_seconds)
+        self._check_costs()
+        refuse_unknown("the geometry names", "operator", self.geometry, self.graph.operator_index)
         if len(self.cluster.devices) > 1:
             for device, rate in zip(self.cluster.devices, self.rates, strict=True):
                 if rate <= 0:
@@ -198,7 +171,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         if self.order is not None:
             check_order(self.graph, self.order)
         _ = self.cuttings  # raises if a geometry does not fit
-        check_constraints(self.constraints, self)
         self._warn_if_uncut()
         return self
 
@@ -212,15 +184,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
                 f"Slicing: {len(unknown):,} operators with {share:.0%} of the work stay whole, because their geometry "
                 "is not known; geometry=ow.geometry(model) reads it from a model"
             )
-
-    def _check_names(self) -> None:
-        check_costs(self.costs, self.graph, self.cluster)
-        refuse_unknown("the geometry names", "operator", self.geometry, self.graph.operator_index)
-
-    @cached_property
-    def known_seconds(self) -> dict[str, dict[str, float]]:
-        """Seconds of every whole operator on each device that can run it."""
-        return times_by_device(self.costs, self.graph, self.cluster)
 
     @cached_property
     def rates(self) -> tuple[float, ...]:
@@ -253,7 +216,7 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         return {op.id: cutting_of(self, op) for op in self.graph.operators}
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> SlicingColumns:
         """Operators, tensors and inputs as columns, for the referee and solvers."""
         return columns_of(self)
 
@@ -267,96 +230,12 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         used = self.graph.operators[self.graph.operator_index[op]].parameters
         return sum(self.graph.parameter_bytes[name] for name in set(used))
 
-    def assumptions(self) -> str:
-        return (
-            f"latency, dimension {self.dimension}, transfers {self.transfers}, weights {self.weights}, "
-            f"channel {self.channel}"
-        )
-
     def intervals(self, solution: Slices) -> Mapping[str, tuple[float, float]]:
         """Start and end of every operator in seconds; positions in the order if the plan cannot be replayed."""
-        if any(_unusable(self, solution)):
+        if any(self.unusable(solution)):
             return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
-        return Played(self, solution).intervals()
+        return PlayedSlices(self, solution).intervals()
 
     def memory_by_device(self, solution: Slices) -> Mapping[str, int]:
         """The most bytes that every device holds at a time; empty if the plan cannot be replayed."""
-        return {} if any(_unusable(self, solution)) else Played(self, solution).peak
-
-    def _replay(self, solution: Slices) -> Evaluation[SlicingDetails]:
-        wrong = tuple(_unusable(self, solution))
-        if wrong:
-            return Evaluation(objective=None, violations=wrong)
-        played = Played(self, solution)
-        found = tuple(_violations(self, solution, played))
-        judged: Evaluation[SlicingDetails] = Evaluation(objective=played.latency, violations=found)
-        return judged.with_timeline(played.timeline).with_details(played.details)
-
-
-def _unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
-    """Say which operators do not appear once, after their producers, and cut into one part for each device."""
-    names = tuple(device.name for device in problem.cluster.devices)
-    if solution.devices != names:
-        message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
-        yield broken("unknown", message)
-        return
-    yield from wrong_order(problem.graph, solution.order)
-    for name in solution.slices:
-        if name not in problem.graph.operator_index:
-            yield broken("unknown", f"{name!r} is cut, but is not an operator of the graph")
-    for name in problem.graph.operator_ids:
-        if name in solution.slices:
-            yield from _wrong_cuts(problem, name, solution.slices[name])
-        else:
-            yield broken("missing", f"{name!r} has no slice")
-
-
-def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
-    """(8) to (10) of the paper, cv1 to cv5, and parts only on devices whose time is known."""
-    cutting, devices, cuts = problem.cuttings[name], [device.name for device in problem.cluster.devices], cut.cuts
-    lengths = cutting.lengths or {"whole": 1}
-    if cut.dimension not in lengths:
-        ways, why = " or ".join(map(repr, lengths)), f": {cutting.why_whole}" if cutting.why_whole else ""
-        yield broken("dimension", f"{name!r} cannot be cut along {cut.dimension!r}, only along {ways}{why}")
-        return
-    length = lengths[cut.dimension]
-    if len(cuts) != len(devices) + 1:
-        yield broken("cuts", f"{name!r} has {len(cuts)} cuts; {len(devices)} devices need {len(devices) + 1}")
-        return
-    if cuts[0] != 0:
-        yield broken("cut_start", f"the first cut of {name!r} is {cuts[0]}, not 0", float(abs(cuts[0])))
-    if cuts[-1] != length:
-        message = f"the last cut of {name!r} is {cuts[-1]}, not its length {length}"
-        yield broken("cut_end", message, float(abs(cuts[-1] - length)))
-    for device, first, end in zip(devices, cuts, cuts[1:], strict=False):
-        if first > end:
-            message = f"the part of {name!r} on {device!r} runs backwards, from {first} to {end}"
-            yield broken("cut_order", message, float(first - end))
-        if first < end and device not in problem.known_seconds[name]:
-            yield broken("device", f"{name!r} cannot run on {device!r}: its time there is not known")
-
-
-def _violations(problem: Slicing, solution: Slices, played: Played) -> Iterator[Violation]:
-    if problem.order is not None and problem.order != solution.order:
-        yield broken("order", "the plan runs the operators in another order than the problem's")
-    if problem.dimension == "rule":
-        yield from _against_rule(problem, solution)
-    for device, limit in problem.memory_limits.items():
-        used = played.peak[device]
-        if limit is not None and used > limit:
-            when = "before the first operator" if played.peak_at[device] is None else f"at {played.peak_at[device]!r}"
-            message = f"device {device!r} holds {used:,} bytes {when}: {used - limit:,} over its memory of {limit:,}"
-            yield broken("memory", message, float(used - limit))
-
-
-def _against_rule(problem: Slicing, solution: Slices) -> Iterator[Violation]:
-    """Check the dimension that the rule prescribes, and (cv6) that there are no more parts than it allows."""
-    for name, ruling in rulings(problem, solution.order).items():
-        cut = solution.slices[name]
-        if cut.dimension != ruling.dimension:
-            message = f"{name!r} is cut along {cut.dimension!r}, but the rule says {ruling.dimension!r}"
-            yield broken("dimension", message)
-        parts = sum(first < end for first, end in zip(cut.cuts, cut.cuts[1:], strict=False))
-        if ruling.most_parts is not None and parts > ruling.most_parts:
-            message = f"{name!r} has {parts} parts; memory allows {ruling.most_parts} by the rule"
-            yield broken("parts", message, float(parts - ruling.most_parts))
+        return {} if any(self.unusable(solution)) else PlayedSlices(self, solution).peak

@@ -14,13 +14,17 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.batched_mapping.arrays import (
+    IN,
+    IN_END,
+    OUT,
+    OUT_END,
     BatchArrays,
     Strings,
     can_run,
     count_all,
     move_granule,
     overfull,
-    play,
+    ready_at,
 )
 from opweave.solvers.loops import helper, loop
 
@@ -35,7 +39,7 @@ ONE, SWAP, BLOCK, COPY = 0.30, 0.42, 0.52, 0.65
 
 
 class Walk(NamedTuple):
-    """The times of the current plan, and those of a plan that is judged.
+    """The times of the current plan, those of a plan that is judged, and the best plan.
 
     Attributes
     ----------
@@ -43,7 +47,7 @@ class Walk(NamedTuple):
         When every device is free before a position in the order, and the largest end + tail before it. Shapes
         (nodes + 1, devices) and (nodes + 1,).
     kept
-        Ends of the current plan, by node. Shape (nodes,).
+        Ends of the current plan by node, -1 where there is no batch. Shape (nodes,).
     end, ends
         Ends of the judged plan, by operator and device and, in the same memory, by node.
     now
@@ -52,6 +56,8 @@ class Walk(NamedTuple):
         Place of every node in the order. Shape (nodes,).
     string, old
         The string of one operator after a move and before. Shape (G,).
+    best_where, best_order
+        The best plan.
     """
 
     free: FloatMatrix
@@ -63,16 +69,19 @@ class Walk(NamedTuple):
     position: IntArray
     string: IntArray
     old: IntArray
+    best_where: IntMatrix
+    best_order: IntArray
 
 
-def new_walk(arrays: BatchArrays, granules: int) -> Walk:
+def new_walk(arrays: BatchArrays, where: IntMatrix) -> Walk:
     """Memory for :func:`anneal`."""
     operators, devices = arrays.seconds.shape[:2]
     nodes = operators * devices
     kept, ends = np.full((2, nodes), -1.0)
-    position, (string, old) = np.empty(nodes, np.int64), np.empty((2, granules), dtype=np.int64)
-    free, end = np.zeros((nodes + 1, devices)), ends.reshape(operators, devices)
-    return Walk(free, np.zeros(nodes + 1), kept, end, ends, np.zeros(devices), position, string, old)
+    (string, old), (position, best_order) = np.zeros((2, where.shape[1]), np.int64), np.zeros((2, nodes), np.int64)
+    free, most, now = np.zeros((nodes + 1, devices)), np.zeros(nodes + 1), np.zeros(devices)
+    end, best_where = ends.reshape(operators, devices), np.zeros_like(where)
+    return Walk(free, most, kept, end, ends, now, position, string, old, best_where, best_order)
 
 
 @helper
@@ -86,24 +95,35 @@ def _write(rows: IntMatrix, row: int, target: IntArray) -> None:
 def _judge(
     arrays: BatchArrays, strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, first: int, threshold: float
 ) -> float:
-    """The largest end + tail of a plan that is the current one before position ``first``."""
-    free, now, ends = walk.free, walk.now, walk.ends
+    """The largest end + tail of a plan that is the current one before position ``first``, or one above ``threshold``.
+
+    It is inf when the order puts a batch before its data.
+    """
+    devices, end, now, value = len(walk.now), walk.end, walk.now, walk.most[first]
     for p in range(first, len(order)):
-        ends[order[p]] = -1.0
-    for u in range(len(now)):
-        now[u] = free[first, u]
-    value = play(arrays, strings, order, first, now, walk.end, tail, threshold)
-    return float(max(value, walk.most[first]))
+        walk.ends[order[p]] = -1.0
+    for u in range(devices):
+        now[u] = walk.free[first, u]
+    for p in range(first, len(order)):
+        i, u = order[p] // devices, order[p] % devices
+        c = strings.number[i, u]
+        if c > 0:
+            now[u] = max(now[u], ready_at(arrays, strings, i, u, end)) + arrays.seconds[i, u, c]
+            end[i, u] = now[u]
+            value = max(value, now[u] + tail[i, u])
+            if value > threshold or value == np.inf:
+                break
+    return float(value)
 
 
 @helper
 def _keep(order: IntArray, tail: FloatMatrix, walk: Walk, first: int) -> None:
     """Make the judged plan the current one."""
-    devices, free, most, kept, judged = len(walk.now), walk.free, walk.most, walk.kept, walk.ends
+    devices, free, most = len(walk.now), walk.free, walk.most
     for p in range(first, len(order)):
-        ends = kept[order[p]] = judged[order[p]]
-        for u in range(devices):
-            free[p + 1, u] = free[p, u]
+        ends = walk.kept[order[p]] = walk.ends[order[p]]
+        for w in range(devices):
+            free[p + 1, w] = free[p, w]
         most[p + 1] = most[p]
         if ends >= 0.0:
             i, u = order[p] // devices, order[p] % devices
@@ -148,15 +168,15 @@ def _draw(
         for g in range(1 + a):
             string[(b + g) % granules] = int(draws[m, 5] * devices)
     else:
-        before = arrays.in_start[i + 1] - arrays.in_start[i]
-        neighbours = before + arrays.out_start[i + 1] - arrays.out_start[i]
+        before = arrays.ops[i, IN_END] - arrays.ops[i, IN]
+        neighbours = before + arrays.ops[i, OUT_END] - arrays.ops[i, OUT]
         pick = int(draws[m, 2] * (neighbours + 1))
         if pick == neighbours:
             _write(candidates, int(draws[m, 3] * len(candidates)), string)
         elif pick < before:
-            _write(where, arrays.source[arrays.incoming[arrays.in_start[i] + pick]], string)
+            _write(where, arrays.edges[arrays.items[arrays.ops[i, IN] + pick], 0], string)
         else:
-            _write(where, arrays.target[arrays.out_start[i] + pick - before], string)
+            _write(where, arrays.edges[arrays.ops[i, OUT] + pick - before, 1], string)
 
 
 @loop
@@ -168,15 +188,13 @@ def anneal(
     candidates: IntMatrix,
     draws: FloatMatrix,
     heat: FloatArray,
-    best_where: IntMatrix,
-    best_order: IntArray,
     walk: Walk,
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (moves, DRAWS) at the temperatures ``heat`` (moves,).
 
-    ``strings``, which count nothing yet, and ``order`` hold the last plan afterwards, ``best_where`` and ``best_order``
-    the best. ``tail`` has the least time after the end of a batch, shape (operators, devices). Returns the largest
-    end + tail of the best plan and of the last, inf if there is none. Without moves, the plan is judged as it is.
+    ``strings``, which count nothing yet, and ``order`` hold the last plan afterwards, ``walk`` the best. ``tail`` has
+    the least time after the end of a batch, shape (operators, devices). Returns the largest end + tail of the best plan
+    and of the last, inf if there is none. Without moves, the plan is judged as it is.
     """
     where, position, string, old = strings.where, walk.position, walk.string, walk.old
     nodes, (operators, devices) = len(order), strings.number.shape
@@ -214,9 +232,9 @@ def anneal(
                 best = value
                 for h in range(operators):
                     for g in range(len(string)):
-                        best_where[h, g] = where[h, g]
+                        walk.best_where[h, g] = where[h, g]
                 for p in range(nodes):
-                    best_order[p] = order[p]
+                    walk.best_order[p] = order[p]
         elif m >= 0:
             _slide(order, position, to, at)
             _spell(arrays, strings, i, old)

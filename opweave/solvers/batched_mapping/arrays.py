@@ -12,39 +12,44 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
+from opweave.problems.arrays import NO_LIMIT, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.solvers.kernels import exceeds
 from opweave.solvers.loops import helper
 
+IN, IN_END, OUT, OUT_END, WAITS, WAITS_END, PARAMETERS, PARAMETERS_END, MEMORY = range(9)
+"""Columns of ``BatchArrays.ops``."""
+
 
 class BatchArrays(NamedTuple):
-    """A :class:`BatchedInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
+    """A :class:`BatchedInstance` as the loops need it.
 
     The edges out of an operator have successive numbers.
 
     Attributes
     ----------
-    base, slope
-        Delay of every edge between two devices: ``base + slope * granules``. Shape (edges, devices, devices).
-    memory
-        Bytes that each granule of an operator takes.
+    seconds
+        As in the instance.
+    ops
+        Of every operator, ranges: of the edges into it in ``items``, of the edges out of it, of the operators that it
+        waits for in ``items``, and of its parameters in ``items``; and the bytes that each granule takes.
+    items
+        What the ranges are about.
+    edges
+        Source and target of every edge. Shape (edges, 2).
+    delays
+        Delay of every edge from one device to another, and its growth with each granule, side by side. Shape (edges,
+        devices, 2 devices).
+    parameter_bytes, capacity
+        Shapes (parameters,) and (devices,).
     limited
         Whether any device's memory is limited.
     """
 
     seconds: FloatCube
-    source: IntArray
-    target: IntArray
-    in_start: IntArray
-    incoming: IntArray
-    out_start: IntArray
-    waits_start: IntArray
-    waits: IntArray
-    base: FloatCube
-    slope: FloatCube
-    memory: IntArray
-    parameters_start: IntArray
-    parameters: IntArray
+    ops: IntMatrix
+    items: IntArray
+    edges: IntMatrix
+    delays: FloatCube
     parameter_bytes: IntArray
     capacity: IntArray
     limited: bool
@@ -53,21 +58,21 @@ class BatchArrays(NamedTuple):
 def arrays_of(instance: BatchedInstance) -> BatchArrays:
     """Flatten an instance."""
     moved = instance.size[:, None, None] * instance.seconds_per_byte
-    latency = np.broadcast_to(instance.latency, moved.shape)
+    base = np.broadcast_to(instance.latency, moved.shape) + (0.0 if instance.grows else moved)
+    slope = moved * (instance.granule if instance.grows else 0.0)
+    columns, items, before = list[IntArray](), list[IntArray](), 0
+    for rows in (instance.incoming, None, instance.waits, instance.parameters):
+        start = instance.outgoing.start if rows is None else rows.start + before
+        columns += [start[:-1], start[1:]]
+        if rows is not None:
+            items.append(rows.items)
+            before += len(rows.items)
     return BatchArrays(
         seconds=instance.seconds,
-        source=instance.source,
-        target=instance.target,
-        in_start=instance.incoming.start,
-        incoming=instance.incoming.items,
-        out_start=instance.outgoing.start,
-        waits_start=instance.waits.start,
-        waits=instance.waits.items,
-        base=np.ascontiguousarray(latency + (0.0 if instance.grows else moved)),
-        slope=np.ascontiguousarray(moved * (instance.granule if instance.grows else 0.0)),
-        memory=instance.memory * instance.granule,
-        parameters_start=instance.parameters.start,
-        parameters=instance.parameters.items,
+        ops=np.stack([*columns, instance.memory * instance.granule], axis=1).astype(np.int64),
+        items=np.concatenate(items),
+        edges=np.stack([instance.source, instance.target], axis=1),
+        delays=np.concatenate([base, slope], axis=2),
         parameter_bytes=instance.parameter_bytes,
         capacity=instance.capacity,
         limited=bool((instance.capacity != NO_LIMIT).any()),
@@ -106,7 +111,7 @@ def no_strings(arrays: BatchArrays, where: IntMatrix) -> Strings:
         number=np.zeros((operators, devices), dtype=np.int64),
         used=np.zeros(devices, dtype=np.int64),
         holders=np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64),
-        flow=np.zeros((len(arrays.source), devices, devices), dtype=np.int64),
+        flow=np.zeros((len(arrays.edges), devices, devices), dtype=np.int64),
     )
 
 
@@ -125,9 +130,9 @@ def count_flows(arrays: BatchArrays, strings: Strings, i: int) -> None:
     """Count the granules that pass along every edge into an operator."""
     where, flow = strings.where, strings.flow
     devices = flow.shape[1]
-    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
-        e = arrays.incoming[x]
-        j = arrays.source[e]
+    for x in range(arrays.ops[i, IN], arrays.ops[i, IN_END]):
+        e = arrays.items[x]
+        j = arrays.edges[e, 0]
         for pair in range(devices * devices):
             flow[e, pair // devices, pair % devices] = 0
         for g in range(where.shape[1]):
@@ -140,10 +145,10 @@ def count_granule(arrays: BatchArrays, strings: Strings, i: int, u: int, step: i
     number, used, holders = strings.number, strings.used, strings.holders
     edge = max(step, 0)  # the number after the first has come or the last has gone
     number[i, u] += step
-    used[u] += step * arrays.memory[i]
+    used[u] += step * arrays.ops[i, MEMORY]
     if number[i, u] == edge:
-        for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
-            p = arrays.parameters[x]
+        for x in range(arrays.ops[i, PARAMETERS], arrays.ops[i, PARAMETERS_END]):
+            p = arrays.items[x]
             holders[p, u] += step
             if holders[p, u] == edge:
                 used[u] += step * arrays.parameter_bytes[p]
@@ -154,13 +159,13 @@ def move_granule(arrays: BatchArrays, strings: Strings, i: int, g: int, u: int) 
     """Put one granule of an operator on a device and update all counts."""
     where, flow = strings.where, strings.flow
     before, more, less = where[i, g], 1, -1
-    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
-        e = arrays.incoming[x]
-        w = where[arrays.source[e], g]
+    for x in range(arrays.ops[i, IN], arrays.ops[i, IN_END]):
+        e = arrays.items[x]
+        w = where[arrays.edges[e, 0], g]
         flow[e, w, before] -= 1
         flow[e, w, u] += 1
-    for e in range(arrays.out_start[i], arrays.out_start[i + 1]):
-        w = where[arrays.target[e], g]
+    for e in range(arrays.ops[i, OUT], arrays.ops[i, OUT_END]):
+        w = where[arrays.edges[e, 1], g]
         flow[e, before, w] -= 1
         flow[e, u, w] += 1
     count_granule(arrays, strings, i, before, less)
@@ -186,10 +191,10 @@ def overfull(arrays: BatchArrays, strings: Strings) -> bool:
 @helper
 def ready_at(arrays: BatchArrays, strings: Strings, i: int, u: int, end: FloatMatrix) -> float:
     """When the data of an operator's batch is on device u, given the ends of batches (-1: none yet); inf if never."""
-    devices, ready, flow, base, slope = end.shape[1], 0.0, strings.flow, arrays.base, arrays.slope
-    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
-        e = arrays.incoming[x]
-        j = arrays.source[e]
+    devices, ready, flow, delays = end.shape[1], 0.0, strings.flow, arrays.delays
+    for x in range(arrays.ops[i, IN], arrays.ops[i, IN_END]):
+        e = arrays.items[x]
+        j = arrays.edges[e, 0]
         for w in range(devices):
             moved = flow[e, w, u]
             if moved > 0:
@@ -197,47 +202,16 @@ def ready_at(arrays: BatchArrays, strings: Strings, i: int, u: int, end: FloatMa
                 if there < 0.0:
                     return np.inf
                 if w != u:
-                    there += base[e, w, u] + slope[e, w, u] * moved
+                    there += delays[e, w, u] + delays[e, w, devices + u] * moved
                 ready = max(ready, there)
-    for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
-        h = arrays.waits[x]
+    for x in range(arrays.ops[i, WAITS], arrays.ops[i, WAITS_END]):
+        h = arrays.items[x]
         for w in range(devices):
             if strings.number[h, w] > 0:
                 if end[h, w] < 0.0:
                     return np.inf
                 ready = max(ready, end[h, w])
     return ready
-
-
-@helper
-def play(
-    arrays: BatchArrays,
-    strings: Strings,
-    order: IntArray,
-    low: int,
-    free: FloatArray,
-    end: FloatMatrix,
-    tail: FloatMatrix,
-    threshold: float,
-) -> float:
-    """Decode an order from position ``low`` on.
-
-    ``free`` (devices,) and ``end`` (operators, devices; -1 for batches that have not run) hold the state before and are
-    updated to the state after. Returns the largest end + tail, or the first above ``threshold``; inf when the order
-    puts a batch before its data.
-    """
-    devices, value = free.shape[0], 0.0
-    for p in range(low, len(order)):
-        i = order[p] // devices
-        u = order[p] - i * devices
-        c = strings.number[i, u]
-        if c > 0:
-            ends = max(free[u], ready_at(arrays, strings, i, u, end)) + arrays.seconds[i, u, c]
-            end[i, u] = free[u] = ends
-            value = max(value, ends + tail[i, u])
-            if value > threshold or value == np.inf:
-                break
-    return float(value)
 
 
 def nodes_of(instance: BatchedInstance, order: IntArray) -> IntArray:

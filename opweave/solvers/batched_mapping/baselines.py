@@ -16,6 +16,7 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
+import networkx as nx
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
@@ -23,6 +24,11 @@ from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.solvers.batched_mapping.arrays import (
+    IN,
+    IN_END,
+    MEMORY,
+    PARAMETERS,
+    PARAMETERS_END,
     BatchArrays,
     Strings,
     arrays_of,
@@ -62,9 +68,10 @@ def all_strings(instance: BatchedInstance, groups: list[list[int]]) -> IntArray:
 
 
 def groups_of(problem: BatchedMapping) -> list[list[int]]:
-    """Groups of identical devices, and the servers."""
-    index = problem.cluster.device_index
-    return [[index[name] for name in group] for group in problem.cluster.identical_groups] + servers_of(problem)
+    """Groups of identical devices, the servers, and the devices with the same place in each of them."""
+    index, servers = problem.cluster.device_index, servers_of(problem)
+    identical = [[index[name] for name in group] for group in problem.cluster.identical_groups]
+    return [*identical, *servers, *map(list, zip(*servers, strict=False))]
 
 
 def _equal_runs(instance: BatchedInstance, groups: list[list[int]]) -> list[list[int]]:
@@ -88,14 +95,8 @@ def servers_of(problem: BatchedMapping) -> list[list[int]]:
     finite = inner[np.isfinite(inner) & (inner > 0)]
     if not len(finite) or finite.min() == finite.max():
         return []
-    near = rate > finite.min()
-    found, seen = [], set[int]()
-    for device in range(len(rate)):
-        if device not in seen:
-            members = [other for other in range(len(rate)) if other == device or near[device, other]]
-            seen.update(members)
-            found.append(members)
-    return found
+    joined = nx.from_numpy_array(rate > finite.min())
+    return [sorted(each) for each in nx.connected_components(joined)]
 
 
 def upward_rank(instance: BatchedInstance) -> FloatArray:
@@ -173,9 +174,7 @@ def inserted(rule: ListRule, instance: BatchedInstance, arrays: BatchArrays, str
             f"operator {instance.names[stuck]!r} could not be spread over devices: batch sizes, memory or links "
             "did not fit after the operators before it were placed"
         )
-    plan = plan_of(arrays, where, order_by_start(instance, where, end))  # the same order, every batch as soon as it can
-    makespan = float(end.max(initial=0.0))
-    return plan if plan.makespan <= makespan else BatchPlan(where, plan.order, end, makespan)
+    return plan_of(arrays, where, order_by_start(instance, where, end))  # the same order, every batch as soon as it can
 
 
 def _alone(instance: BatchedInstance) -> FloatArray:
@@ -258,9 +257,9 @@ def insert_all(
     devices, granules = seconds.shape[1], strings.shape[1]
     for i in order:
         least, least_tie = np.inf, np.inf
-        own = arrays.in_start[i + 1] - arrays.in_start[i]
+        first, own = arrays.ops[i, IN] - len(strings), arrays.ops[i, IN_END] - arrays.ops[i, IN]
         for s in range(len(strings) + own):
-            h = arrays.source[arrays.incoming[arrays.in_start[i] + s - len(strings)]] if s >= len(strings) else i
+            h = arrays.edges[arrays.items[first + s], 0] if s >= len(strings) else i
             for u in range(devices):
                 count[u] = 0
             for g in range(granules):
@@ -302,10 +301,10 @@ def _fits(arrays: BatchArrays, i: int, count: IntArray, placed: Strings) -> bool
         if arrays.seconds[i, u, count[u]] == np.inf:
             return False
         if arrays.limited and count[u] > 0:
-            needed = placed.used[u] + arrays.memory[i] * count[u]
-            for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
-                if placed.holders[arrays.parameters[x], u] == 0:
-                    needed += arrays.parameter_bytes[arrays.parameters[x]]
+            needed = placed.used[u] + arrays.ops[i, MEMORY] * count[u]
+            for x in range(arrays.ops[i, PARAMETERS], arrays.ops[i, PARAMETERS_END]):
+                if placed.holders[arrays.items[x], u] == 0:
+                    needed += arrays.parameter_bytes[arrays.items[x]]
             if needed > arrays.capacity[u]:
                 return False
     return True
@@ -334,7 +333,7 @@ BASELINES: dict[str, tuple[Builder, str]] = {
 
 def attempts(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> Iterator[BatchPlan]:
     """The plans of all baselines that find one."""
-    for build, _ in BASELINES.values():
+    for build, _ in BASELINES.values() if instance.operators else ():
         with suppress(NoPlanError):
             yield from build(instance, arrays, strings)
 

@@ -11,11 +11,11 @@ average:
 * between the end of a and the start of z, every device u runs this input's batches of all operators between a and z,
   one after the other. So start[z] - start[a] - run[a] >= their seconds on u, averaged as above. The same holds from the
   beginning to z, and from the end of a to the end of the plan;
-* the plan is no shorter than start[i] + run[i], nor than the work of any device (the rows of the area bound).
+* the plan is no shorter than start[i] + run[i], nor than the work of any device.
 
-Large batches save work and small batches shorten the passage. The area and path bounds each let a relaxed plan choose
-the better size; these rows together do not. Memory limits are additional rows. Delays and batches of different sizes
-become linear because every row is an average over the inputs.
+Large batches save work and small batches shorten the passage. Bounds by work or by paths alone each let a relaxed plan
+choose the better size; these rows together do not. Memory limits are additional rows. Delays and batches of different
+sizes become linear because every row is an average over the inputs.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from opweave.solvers.batched_mapping.modules import closure, modules_of, reverse
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.rounding import SUMMATION, Best
 from opweave.solvers.run import Run
+from opweave.solvers.trivial import trivial_bound
 
 
 class Paths(NamedTuple):
@@ -83,34 +84,6 @@ def _heads(instance: BatchedInstance, seconds: FloatArray) -> FloatArray:
     return heads
 
 
-ROUNDS, STEP = 60, 0.5
-"""Rounds of new prices, and the first exponent by which they change."""
-
-
-def area(seconds: FloatArray, need: int) -> float:
-    """The bound for ``need`` granules at the best prices that were tried; inf when some operator cannot run.
-
-    Parameters
-    ----------
-    seconds
-        Shape (operators, devices, granules + 1), inf where a batch cannot run.
-    """
-    devices, sizes = seconds.shape[1], np.arange(1, seconds.shape[2])
-    each, count = np.unique((seconds[:, :, 1:] / sizes).min(axis=2, initial=np.inf), axis=0, return_counts=True)
-    able, rows = np.isfinite(each), np.arange(len(each))
-    if not able.any(axis=1).all():
-        return np.inf
-    best, price = -np.inf, np.full(devices, 1.0 / devices)
-    for number in range(ROUNDS):
-        priced = np.where(able, price * np.where(able, each, 0.0), np.inf)
-        chosen = priced.argmin(axis=1)
-        best = max(best, float(count @ priced.min(axis=1)))
-        load = np.bincount(chosen, weights=count * each[rows, chosen], minlength=devices)
-        price = price * np.exp(STEP / (1.0 + number / 10) * load / max(load.max(), 1e-300))
-        price /= price.sum()
-    return need * best
-
-
 LONGEST = 100.0
 """Upper limit of all times, as a multiple of the known bound; the program proves no more than this."""
 
@@ -155,9 +128,9 @@ def mean_passage(
 
 
 def prove_mean_passage(problem: BatchedMapping, run: Run) -> None:
-    """The area bound at once, then mean passage."""
+    """Mean passage, which begins with the trivial bound."""
     instance, best = lower(problem), Best(run)
-    best.report(area(instance.seconds, instance.granules), "area")
+    best.report(trivial_bound(problem) or 0.0, "trivial")
     run.enter("mean passage")
     ceiling = np.inf if run.objective is None else float(run.objective)
     best.report(mean_passage(instance, best.value, run.remaining(), ceiling), "mean passage")

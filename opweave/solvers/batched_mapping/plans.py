@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.batched_mapping.model import counts_of
+from opweave.formulations.batched_mapping.plans import counts_of
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import Batch, BatchedSchedule
 from opweave.solvers.batched_mapping.anneal import DRAWS, anneal, new_walk
@@ -39,9 +39,9 @@ class BatchPlan:
 
 def plan_of(arrays: BatchArrays, where: IntArray, order: IntArray) -> BatchPlan:
     """Decode strings in an order."""
-    walk, nothing = new_walk(arrays, where.shape[1]), np.zeros((0, DRAWS))
+    walk, nothing = new_walk(arrays, where), np.zeros((0, DRAWS))
     strings, tail = no_strings(arrays, where), np.zeros(walk.end.shape)
-    makespan, _ = anneal(arrays, strings, order, tail, where, nothing, np.zeros(0), where.copy(), order.copy(), walk)
+    makespan, _ = anneal(arrays, strings, order, tail, where, nothing, np.zeros(0), walk)
     return BatchPlan(where, order, walk.end, float(makespan))
 
 

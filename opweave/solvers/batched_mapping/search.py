@@ -7,7 +7,7 @@ alternate. It cools with its moves, or with the time if that is nearly up, so th
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.batched_mapping.anneal import DRAWS, anneal, new_walk
 from opweave.solvers.batched_mapping.arrays import arrays_of, no_strings
-from opweave.solvers.batched_mapping.baselines import all_strings, attempts, groups_of, servers_of
+from opweave.solvers.batched_mapping.baselines import all_strings, attempts, groups_of
 from opweave.solvers.batched_mapping.bounds import critical_path, paths_of
 from opweave.solvers.batched_mapping.plans import BatchPlan, granules_of, order_by_start, plan_of, report
 from opweave.solvers.registry import named_solver
@@ -54,7 +54,6 @@ class BatchSearch:
         self.instance, self.run = instance, run
         self.arrays, self.strings = arrays_of(instance), all_strings(instance, groups)
         self.best: BatchPlan | None = None
-        self._tail: FloatArray | None = None
         self._seen: Solution | None = None
 
     @property
@@ -62,12 +61,10 @@ class BatchSearch:
         """Makespan of the best plan; inf without one."""
         return math.inf if self.best is None else self.best.makespan
 
-    @property
+    @cached_property
     def tail(self) -> FloatArray:
         """Least times after a batch."""
-        if self._tail is None:
-            self._tail = np.ascontiguousarray(paths_of(self.instance).tails)
-        return self._tail
+        return np.ascontiguousarray(paths_of(self.instance).tails)
 
     def consider(self, plan: BatchPlan) -> None:
         """Keep a plan if it is the best so far, after decoding it again in the order of its starts."""
@@ -102,17 +99,16 @@ class BatchSearch:
         if self.best is None:
             return
         rng = np.random.default_rng((run.seed, number))
-        effort = max(1, (instance.operators + len(self.arrays.source)) * len(instance.devices))
+        effort = max(1, (instance.operators + len(self.arrays.edges)) * len(instance.devices))
         moves = max(1, min(CHUNK_WORK // effort, MOST_MOVES * instance.operators))
         where, order, scale = self.best.where.copy(), self.best.order.copy(), self.makespan
-        walk = new_walk(self.arrays, instance.granules)
+        walk = new_walk(self.arrays, where)
         first, began, done = FIRST_HEAT * HEATS[number % len(HEATS)], run.remaining(), 0.0
         while done < 1.0 and not run.should_stop():
             heat = scale * first * (LAST_HEAT / first) ** np.linspace(done, done + 1.0 / CHUNKS, moves)
-            best, draws = (where.copy(), order.copy()), rng.random((moves, DRAWS))
-            strings = no_strings(self.arrays, where)
-            anneal(self.arrays, strings, order, self.tail, self.strings, draws, heat, *best, walk)
-            self.consider(plan_of(self.arrays, *best))
+            strings, draws = no_strings(self.arrays, where), rng.random((moves, DRAWS))
+            anneal(self.arrays, strings, order, self.tail, self.strings, draws, heat, walk)
+            self.consider(plan_of(self.arrays, walk.best_where.copy(), walk.best_order.copy()))
             done += 1.0 / CHUNKS
             left = run.remaining()
             if began and left is not None:
@@ -163,70 +159,3 @@ def solve_local(problem: BatchedMapping, run: Run) -> Outcome:
         search.anneal_round(number)
         number += 1
     return ended(run)
-
-
-SHARE = 0.2
-"""Share of the time left for annealing on the single server."""
-
-
-@named_solver(
-    BatchedMapping,
-    "replicated",
-    "one server's plan for an equal share of the batch, on every server",
-    supports=SUPPORTS,
-)
-def solve_replicated(problem: BatchedMapping, run: Run) -> Outcome:
-    """Plan one server for its share of the batch, and run that plan on every server, before and after annealing."""
-    search, servers = search_of(problem, run), servers_of(problem)
-    instance = search.instance
-    share = -(-instance.granules // max(1, len(servers)))
-    if len(servers) < 2 or not _alike(instance, servers) or len(instance.waits.items):
-        return Outcome(run.termination(), reason="the cluster does not consist of equal servers")
-    one = _on_server(instance, servers[0], share)
-    if np.isfinite(one.seconds[:, :, 1:]).any(axis=(1, 2)).all():
-        with run.share(SHARE):
-            single = BatchSearch(one, run.child(), groups=[])
-            single.list_schedules()
-            if single.best is not None:
-                search.consider(_spread(search, single.best, servers))
-                single.anneal_round(0)
-                search.consider(_spread(search, single.best, servers))
-    reason = None if search.best is not None else "one server has no plan"
-    return Outcome(run.termination(), reason=reason)
-
-
-def _alike(instance: BatchedInstance, servers: list[list[int]]) -> bool:
-    first = servers[0]
-    return all(
-        len(server) == len(first)
-        and np.array_equal(instance.seconds[:, server], instance.seconds[:, first])
-        and np.array_equal(instance.latency[np.ix_(server, server)], instance.latency[np.ix_(first, first)])
-        and np.array_equal(instance.capacity[server], instance.capacity[first])
-        for server in servers[1:]
-    )
-
-
-def _on_server(instance: BatchedInstance, server: list[int], share: int) -> BatchedInstance:
-    """The instance on one server for a share of the granules."""
-    grid = np.ix_(server, server)
-    return replace(
-        instance,
-        devices=tuple(instance.devices[u] for u in server),
-        batch=share * instance.granule,
-        granules=share,
-        seconds=np.ascontiguousarray(instance.seconds[:, server, : share + 1]),
-        latency=np.ascontiguousarray(instance.latency[grid]),
-        seconds_per_byte=np.ascontiguousarray(instance.seconds_per_byte[grid]),
-        capacity=instance.capacity[server],
-    )
-
-
-def _spread(search: BatchSearch, plan: BatchPlan, servers: list[list[int]]) -> BatchPlan:
-    """The single server's plan on all servers; the last may get a smaller share."""
-    granules, share = search.instance.granules, plan.where.shape[1]
-    server = np.asarray(servers)[np.arange(granules) // share]  # the devices of every granule's server
-    where = server[np.arange(granules), np.tile(plan.where, len(servers))[:, :granules]]
-    end = np.full((len(where), len(search.instance.devices)), -1.0)
-    for devices in servers:
-        end[:, devices] = plan.end
-    return plan_of(search.arrays, where, order_by_start(search.instance, where, end))

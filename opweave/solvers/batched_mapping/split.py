@@ -65,18 +65,16 @@ class Answer(NamedTuple):
     bound: float
 
 
-IMPOSSIBLE = Answer(None, math.inf, math.inf)
-
-
 def solve_part(problem: BatchedMapping, solver: str, seconds: float, run: Run) -> Answer:
     """Solve a part by a solver of batched mapping; '': by placement's decomposition, as the batch is not split."""
     inner = run.child(seconds=seconds)
     solve = find_solver(problem, solver).run if solver else partial(solve_unsplit, solve_decompose)
     try:
-        if solve(problem, inner).infeasible:
-            return IMPOSSIBLE
+        infeasible = solve(problem, inner).infeasible
     except ContradictionError:
-        return IMPOSSIBLE
+        infeasible = True
+    if infeasible:
+        return Answer(None, math.inf, math.inf)
     plan = inner.best if isinstance(inner.best, BatchedSchedule) else None
     return Answer(plan, math.inf if plan is None else float(inner.objective or 0.0), float(inner.bound or 0.0))
 
@@ -127,7 +125,10 @@ class Split:
                 if not free and self.separates:
                     open_ends = part.problem.model_copy(update={"constraints": ()})
                     free = solve_part(open_ends, self.solver, self.seconds, self.run).bound
-                self.low[part.key] = max(free, _quick_bound(part))
+                try:
+                    self.low[part.key] = max(free, critical_path(lower(part.problem)))
+                except ContradictionError:
+                    self.low[part.key] = math.inf
 
     def solve(self) -> None:
         """Solve the parts on the shortest path, until the whole path is solved.
@@ -198,14 +199,6 @@ class Split:
             if not (closed[channel, before].all() and closed[later.operators, channel].all()):
                 return False
         return True
-
-
-def _quick_bound(part: ModuleProblem) -> float:
-    """A quick lower bound of a part; inf when some operator cannot run."""
-    try:
-        return critical_path(lower(part.problem))
-    except ContradictionError:
-        return math.inf
 
 
 @named_solver(

@@ -13,6 +13,7 @@ from opweave.formulations.batched_mapping.instance import lower, one_input, sing
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.decompose import solve_decompose
+from opweave.solvers.registry import find_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Algorithm
@@ -22,14 +23,15 @@ MOST_CELLS = 50_000
 end devices of a module, which takes up to a second for every 3,000."""
 
 
-def solve_unsplit(algorithm: Algorithm, problem: BatchedMapping, run: Run) -> Outcome:
-    """Run a solver of placement on a batch that cannot be split; report its plans and bounds as they are found."""
+def solve_unsplit(algorithm: Algorithm | None, problem: BatchedMapping, run: Run) -> Outcome:
+    """Run a solver of placement, None for "auto", on a batch that cannot be split; report what it finds at once."""
     same = unsplit(problem)
     if same is None:
         return Outcome(Termination.COMPLETED, reason="some operator has no device that takes the whole batch")
     start = single(problem, run.best) if isinstance(run.best, BatchedSchedule) else None
     inner = run.child(gap=run.gap, start=start, lift=partial(whole, problem), exact=True)
-    return algorithm(same, inner) or Outcome(run.termination())
+    solve = algorithm or find_solver(same, "auto").run
+    return solve(same, inner) or Outcome(run.termination())
 
 
 def prove_one_input(problem: BatchedMapping, run: Run) -> None:

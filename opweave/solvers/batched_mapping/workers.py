@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 
-from opweave.formulations.batched_mapping import diviml, programs  # noqa: F401 - they register themselves
+from opweave.formulations.batched_mapping import diviml  # noqa: F401 - it registers itself
 from opweave.formulations.batched_mapping.instance import SUPPORTS, lower, lower_unless_short
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.placement.spec import Placement
 from opweave.solvers.auto import register_auto
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.baselines import all_strings, attempts, groups_of
 from opweave.solvers.batched_mapping.bounds import prove_mean_passage
 from opweave.solvers.batched_mapping.plans import solution_of
-from opweave.solvers.batched_mapping.search import solve_lists, solve_local, solve_replicated
+from opweave.solvers.batched_mapping.search import solve_lists, solve_local
 from opweave.solvers.batched_mapping.unsplit import prove_one_input, solve_unsplit
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.known import CpSat
-from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.registry import find_solver
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.engines.known import Highs
+from opweave.solvers.engines.registration import register_engines
+from opweave.solvers.run import Run
 from opweave.solvers.workers import Steps, Worker
 
 
@@ -30,43 +28,37 @@ def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
         instance = lower(problem)
     except ContradictionError:
         return None
-    if not instance.operators:
-        return BatchedSchedule(batches=())
     plans = attempts(instance, arrays_of(instance), all_strings(instance, groups_of(problem)))
     schedules = (solution_of(instance, plan) for plan in sorted(plans, key=lambda plan: plan.makespan))
     return next((schedule for schedule in schedules if problem.evaluate(schedule).feasible), None)
 
 
-KNOWN_BEFORE = HeadStart(initial=best_list_schedule)
+HEAD_START = HeadStart(initial=best_list_schedule)
 
-register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", KNOWN_BEFORE)
-register_cp_sat(BatchedMapping, "intervals of batches, the device of every input", KNOWN_BEFORE)
+register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", HEAD_START)
+
+
+MOST_INPUTS = 64  # of all operators together, up to which the whole program proves anything
 
 
 def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
-    """List schedules first. A batch that cannot be split is a placement; else bounds, local search and CP-SAT."""
-    lists = Steps("lists", solve_lists, problem)
+    """List schedules first. A batch that cannot be split is a placement; else bounds, local search, a small program."""
+    lists, whole = Steps("lists", solve_lists, problem), Steps("highs", partial(run_engine, engine=Highs()), problem)
     if lower_unless_short(problem).granules == 1:
-        return [lists, Steps("placement", partial(solve_unsplit, _placed), problem)]
+        return [lists, Steps("placement", partial(solve_unsplit, None), problem)]
     return [
         lists,
-        Steps("replicas", solve_replicated, problem),
         Steps("local", solve_local, problem),
         Steps("mean passage", prove_mean_passage, problem),
         Steps("one input", prove_one_input, problem),
-        *([Steps("cp-sat", partial(run_engine, engine=CpSat()), problem)] if CpSat().missing() is None else []),
+        *([whole] if problem.batch * len(problem.graph.operators) <= MOST_INPUTS else []),
     ]
-
-
-def _placed(problem: Placement, run: Run) -> Outcome:
-    """The portfolio of placement."""
-    return find_solver(problem, "auto").run(problem, run)
 
 
 register_auto(
     BatchedMapping,
     workers,
-    "list schedules, one server's plan on all, local search, bounds by linear programs, constraint programming",
+    "list schedules, local search, linear programs for bounds, and for all where it is small",
     proves="bound",
     supports=SUPPORTS,
 )

@@ -36,24 +36,6 @@ LOG_CHARACTERS = 400
 MOST_KEPT = 2
 """Children that are kept for further calls; each may hold some hundred megabytes."""
 
-_LIGHT = """
-import sys
-from importlib.util import find_spec, module_from_spec
-
-spec = find_spec("opweave")
-package = sys.modules["opweave"] = module_from_spec(spec)
-
-def load(name):
-    del package.__getattr__
-    spec.loader.exec_module(package)
-    return getattr(package, name)
-
-package.__getattr__ = load
-"""
-"""The package's public names are imported on demand. Engines do not need them, and importing them takes longer than
-solving many problems."""
-
-
 PACKAGE_FOLDER = str(Path(__file__).parents[3])
 
 Send = Callable[[object], None]
@@ -88,7 +70,7 @@ class Child:
         self._folder = tempfile.TemporaryDirectory(prefix="opweave-", ignore_cleanup_errors=True)
         self._log = (Path(self._folder.name) / "log").open("w+b")
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"{_LIGHT}\nfrom {__name__} import serve\nserve({function!r})\n"],
+            [sys.executable, "-P", "-c", f"from {__name__} import serve\nserve({function!r})\n"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -158,9 +140,8 @@ class Child:
         """The exit status, and the end of what the child wrote to its log."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(EXIT_SECONDS)
-        status = self.process.returncode
-        killed = status is not None and status < 0
-        cause = f"killed by signal {signal.Signals(-status).name}" if killed else f"exit status {status}"
+        status = self.process.returncode or 0
+        cause = f"killed by signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         if memory_bytes is not None:
             cause += f", with a memory limit of {memory_bytes:,} bytes"
         self._log.seek(0)
@@ -181,7 +162,7 @@ class Child:
         self._folder.cleanup()
 
 
-_KEPT: list[Child] = []
+_KEPT: dict[str, Child] = {}
 _LOCK = threading.Lock()
 
 if hasattr(os, "register_at_fork"):
@@ -191,33 +172,31 @@ if hasattr(os, "register_at_fork"):
 @atexit.register
 def _close_all() -> None:
     while _KEPT:
-        _KEPT.pop().close()
+        _KEPT.popitem()[1].close()
 
 
 def _taken(function: str) -> Child:
     """A child for a function: one that waits for work, or a new one."""
-    with _LOCK:
-        waiting = next((each for each in _KEPT if each.function == function), None)
-        if waiting is not None:
-            _KEPT.remove(waiting)
-            if waiting.process.poll() is None:
-                return waiting
-    return Child(function)
+    waiting = _KEPT.pop(function, None)
+    return waiting if waiting is not None and waiting.process.poll() is None else Child(function)
 
 
-def _kept(child: Child) -> None:
+def _keep(child: Child) -> None:
     """Keep a child for the next call of its function, in place of the one that has waited longest."""
     with _LOCK:
-        _KEPT.append(child)
-        surplus = _KEPT.pop(0) if len(_KEPT) > MOST_KEPT else None
-    if surplus is not None:
-        surplus.close()
+        surplus = [_KEPT.pop(child.function, None)]
+        if len(_KEPT) == MOST_KEPT:
+            surplus.append(_KEPT.pop(next(iter(_KEPT)), None))
+        _KEPT[child.function] = child
+    for each in surplus:
+        if each is not None:
+            each.close()
 
 
 def prepare(function: str) -> None:
     """Start a child, if none waits for work, so that it imports what the function needs while others work."""
-    if not any(each.function == function for each in _KEPT):
-        _kept(Child(function))
+    if function not in _KEPT:
+        _keep(Child(function))
 
 
 def run_in_child(
@@ -272,7 +251,7 @@ def run_in_child(
         return None if frame is None else frame[1]
     finally:
         if frame is not None and keep:
-            _kept(child)
+            _keep(child)
         else:
             child.close()
 
@@ -285,9 +264,7 @@ def _module_folders() -> list[str]:
     """
     here = str(Path.cwd())
     folders = [path or here for path in sys.path]
-    program = getattr(sys.modules["__main__"], "__file__", None)
-    own = (here, str(Path(program).resolve().parent) if program else here)
-    if folders and folders[0] in own and not sys.flags.safe_path and folders[0] != PACKAGE_FOLDER:
+    if folders and not sys.flags.safe_path and folders[0] != PACKAGE_FOLDER:
         folders.append(folders.pop(0))
     return folders
 
@@ -331,15 +308,11 @@ def serve(function: str) -> None:
         data = tasks.get()
         try:
             argument, memory_bytes = pickle.loads(data)
-            _limit_memory(memory_bytes)
+            if os.name == "posix":
+                import resource
+
+                _, most = resource.getrlimit(resource.RLIMIT_AS)
+                resource.setrlimit(resource.RLIMIT_AS, (most if memory_bytes is None else memory_bytes, most))
             send("returned", resolve_name(function)(argument, lambda content: send("sent", content)))
         except BaseException as error:  # the parent turns it into an EngineError
             send("raised", f"{type(error).__name__}: {error}")
-
-
-def _limit_memory(memory_bytes: int | None) -> None:
-    if os.name == "posix":
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (most if memory_bytes is None else memory_bytes, most))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from io import StringIO
 from typing import Any
 
 from opweave.formulations.expressions import extended
@@ -28,6 +28,7 @@ from opweave.problems.errors import InfeasibleError, InvalidInputError, Unsuppor
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
+from opweave.solvers.engines.child import prepare
 from opweave.solvers.engines.known import Engine
 from opweave.solvers.engines.rules import MOST_ROUNDS, Refusals, beyond, unexpressed
 from opweave.solvers.engines.task import Task
@@ -86,11 +87,10 @@ def run_engine(
     UnsupportedConstraintError, UnsupportedFeatureError, LimitExceededError
         If the problem cannot be written as a model that the engine solves.
     """
-    choices = [formulation] if formulation is not None else _choices(problem, run, engine)
-    every = [choice if engine.separates or choice.whole is None else choice.whole for choice in choices]
+    every = [formulation] if formulation is not None else _choices(problem, run, engine)
     with suppress(ContradictionError):
         every[0](BuildContext()).check_problem(problem)  # nobody waits for a plan to be refused
-    engine.prepare()  # it is imported while the model is written and others work
+    prepare(engine.function)  # it is imported while the model is written and others work
     known = first_knowledge(problem, run, head_start)
     lacking: UnsupportedFeatureError | None = None
     for written in every:
@@ -106,13 +106,11 @@ def run_engine(
 
 def _choices(problem: Problem[Any, Any], run: Run, engine: Engine) -> list[type[Formulation[Any, Any]]]:
     """The formulation that the run names, or all that leave the fewest side constraints to the referee."""
-    names = formulation_names(problem.kind, engine.takes)
-    if run.formulation is not None or not names:
-        return [formulation_for(problem, run.formulation, engine.takes)]
+    names = () if run.formulation is not None else formulation_names(problem.kind, engine.takes)
     every = (find_formulation(type(problem), name, engine.takes) for name in names)
     left = {each: len(unexpressed(problem, each)) for each in every if each.reading == problem.reading}
     if not left:
-        return [formulation_for(problem, None, engine.takes)]  # says why there is none
+        return [formulation_for(problem, run.formulation, engine.takes)]  # or says why there is none
     return [each for each, count in left.items() if count == min(left.values())]
 
 
@@ -206,30 +204,27 @@ class _Attempt:
         with quiet_pyomo() if isinstance(formulation, PyomoFormulation) else nullcontext():
             task = self._written(formulation)
             task.check_added()
-            if known is not None:
-                complaint = task.offer(known)
-                if complaint is not None and known is run.start and not task.program.exact:
-                    raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
+            complaint = None if known is None else task.offer(known)
+            if complaint is not None and known is run.start and not task.program.exact:
+                raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
         run.findings.build_seconds += run.elapsed() - began
         return task
 
     def _written(self, formulation: Formulation[Any, Any]) -> Task:
         """The model as the engine receives it, with the rows of a user's own."""
-        problem, run = self.problem, self.run
         view: PyomoView | None = None
         program: Program | WholeProgram
-        model = formulation.build(problem)
+        model = formulation.build(self.problem)
         self.refusals.write(formulation, model)
+        cost = None if isinstance(formulation, PyomoFormulation) else model.cost
+        extended(model, self.problem, self.run.extend)
         if isinstance(formulation, PyomoFormulation):
             view = model.opweave
-            extended(model, problem, run.extend)
             program = view.program()
         else:
-            cost = model.cost
-            extended(model, problem, run.extend)
             written = model.program() if isinstance(model, IntervalModel) else to_arrays(model)
             program = replace(written, own_objective=model.cost is cost)
-        return Task(self.engine.name, problem, formulation, model, program, run, self.refusals, view)
+        return Task(self.engine.name, self.problem, formulation, model, program, self.run, self.refusals, view)
 
 
 def too_coarse(run: Run, formulation: Any) -> bool:
@@ -258,8 +253,8 @@ def _leaves_out(formulation: Formulation[Any, Any]) -> str:
 
 def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
     """Take in a first solution, which counts if no rows can speak against it, and a bound; return the best solution."""
-    initial = (run.best or run.start) if run.extend is not None else None
-    initial = initial or head_start.initial(problem)
+    known = None if run.extend is None else run.best or run.start
+    initial = known or head_start.initial(problem)
     if run.extend is None and initial is not None:  # before the bound, which may take all the time
         judged = problem.evaluate(initial)
         if judged.feasible and judged.objective is not None:
@@ -283,25 +278,9 @@ def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulati
     )
 
 
-def _silence(_: logging.LogRecord) -> bool:
-    """Let no record pass."""
-    return False
-
-
-@contextmanager
-def quiet_pyomo() -> Iterator[None]:
-    """Keep Pyomo's messages off the terminal while a model is written; errors are raised all the same.
-
-    The application's own log handlers still receive the messages.
-    """
+def quiet_pyomo() -> AbstractContextManager[object]:
+    """Keep Pyomo's messages off the terminal while a model is written; errors are raised all the same."""
     with uninterrupted():
-        import pyomo.common.log  # noqa: F401  # importing it sets up the handlers
+        from pyomo.common.log import LoggingIntercept
 
-    handlers = list(logging.getLogger("pyomo").handlers)
-    for handler in handlers:
-        handler.addFilter(_silence)
-    try:
-        yield
-    finally:
-        for handler in handlers:
-            handler.removeFilter(_silence)
+    return LoggingIntercept(StringIO(), "pyomo")  # type: ignore[no-any-return,no-untyped-call,unused-ignore]

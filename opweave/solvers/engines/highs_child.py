@@ -5,19 +5,18 @@ Ortools contains a HiGHS of its own; once it is loaded, highspy's can no longer 
 
 HiGHS drops rows with extreme coefficients and goes on, so data is checked before it is passed and counted afterwards.
 Only complete starts are passed. HiGHS 1.15 completes a partial start by itself, and has then called it optimal although
-better points existed. So the unknown columns are solved for first, with the others fixed.
+better points existed.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -40,26 +39,19 @@ ArgumentT = TypeVar("ArgumentT")
 GRACE_SECONDS = 5.0
 """Time that a child may take to start and to end, in addition to its time limit."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 1e-4, 0.01
-"""Seconds between checks of a thread, short at first, because most calls take milliseconds."""
+LONGEST_WAIT = 0.05
+"""Seconds between looks at whether a wait is interrupted."""
 
 ROUNDING = 1e-6
 """Relative difference between an objective and the sum that it stands for."""
 
+STOPPED = ("kTimeLimit", "kInterrupt", "kHighsInterrupt", "kIterationLimit", "kSolutionLimit", "kMemoryLimit")
 STATUS: dict[str, Verdict] = {
     "kOptimal": "solved",
     "kInfeasible": "infeasible",
-    "kTimeLimit": "stopped",
-    "kInterrupt": "stopped",
-    "kHighsInterrupt": "stopped",
-    "kIterationLimit": "stopped",
-    "kSolutionLimit": "stopped",
-    "kMemoryLimit": "stopped",
+    **dict.fromkeys(STOPPED, "stopped"),
 }
 """HiGHS's model status, and how HiGHS ended; no other status may occur with our models."""
-
-START_SECONDS, START_SHARE = 5.0, 0.2
-"""Longest time for completing a partial start, and the largest share of the remaining time."""
 
 
 def never() -> bool:
@@ -107,13 +99,12 @@ def with_highs(
     try:
         if highspy_fits():
             return aside(lambda: function(argument, should_stop))
-        limits = ChildLimits(None if seconds is None else seconds + GRACE_SECONDS)
-        task, work = (function, argument), f"{__name__}:perform"
-        found: ResultT | None = run_in_child("highs", work, task, limits, should_stop=should_stop, keep=True)
+        limits, task = ChildLimits(None if seconds is None else seconds + GRACE_SECONDS), (function, argument)
+        found = run_in_child("highs", f"{__name__}:perform", task, limits, should_stop=should_stop, keep=True)
+        return cast("ResultT | None", found)
     except Exception as error:  # the function, or its process, may raise anything
         logger.warning("%s: %s", type(error).__name__, error, exc_info=error)
         return None
-    return found
 
 
 def aside(call: Callable[[], ResultT]) -> ResultT:
@@ -127,24 +118,12 @@ def aside(call: Callable[[], ResultT]) -> ResultT:
     BaseException
         Any exception that the call raises.
     """
-    found: list[ResultT] = []
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            found.append(call())
-        except BaseException as error:  # passed to the waiting thread
-            failed.append(error)
-
-    worker = threading.Thread(target=work, name="opweave-aside")
-    worker.start()
-    pause = FIRST_PAUSE
-    while worker.is_alive():  # unlike join, this can be interrupted
-        time.sleep(pause)
-        pause = min(2.0 * pause, LONGEST_PAUSE)
-    if failed:
-        raise failed[0]
-    return found[0]
+    pool = ThreadPoolExecutor(1, thread_name_prefix="opweave-aside")
+    future = pool.submit(call)
+    pool.shutdown(wait=False)
+    while not future.done():  # a wait without end could not be interrupted everywhere
+        wait([future], LONGEST_WAIT)
+    return future.result()
 
 
 def perform(task: tuple[Callable[[Any, Callable[[], bool]], Any], Any], _: Send) -> Any:
@@ -164,16 +143,12 @@ def solve(work: Work, send: Send) -> Answer:
     HiGHS 1.15 has answered kError to models of slicing that it solves without a start. HiGHS 1.16 sometimes finds an
     optimum, and then returns the point that it was given as a start.
     """
-    return aside(lambda: _solve(work, send))
-
-
-def _solve(work: Work, send: Send) -> Answer:
     if work.start is not None:
         with suppress(EngineError):
-            answer, true = _solved(work, send)
+            answer, true = aside(lambda: _solved(work, send))
             if true:
                 return answer
-    return _solved(replace(work, start=None), send)[0]
+    return aside(lambda: _solved(replace(work, start=None), send))[0]
 
 
 def _solved(work: Work, send: Send) -> tuple[Answer, bool]:
@@ -183,7 +158,7 @@ def _solved(work: Work, send: Send) -> tuple[Answer, bool]:
     matrix: MatrixModel = work.program
     solver = load_highs(matrix, work)
     try:
-        begin(solver, work, work.left())
+        begin(solver, work)
         mixed = bool(matrix.whole.any())
         _listen(solver, send, mixed=mixed)
         left = work.left()
@@ -323,35 +298,15 @@ def checked(status: highspy.HighsStatus, what: str) -> None:
         raise EngineError(f"highs answered {status.name} to {what}")
 
 
-def begin(solver: highspy.Highs, work: Work, seconds_left: float | None) -> None:
-    """Pass the start of a work, completed if need be; HiGHS may decline it."""
+def begin(solver: highspy.Highs, work: Work) -> None:
+    """Pass the start of a work if it is complete; HiGHS may decline it."""
     import highspy
 
-    values = None if work.start is None else _whole_start(work, work.start, seconds_left)
-    if values is None:
-        return
-    solution = highspy.HighsSolution()
-    solution.col_value = values.tolist()
-    solution.value_valid = True
-    solver.setSolution(solution)
-
-
-def _whole_start(work: Work, start: FloatArray, seconds_left: float | None) -> FloatArray | None:
-    """Complete a start by solving for the unknown columns (NaN); None if that fails."""
-    known = ~np.isnan(start)
-    if known.all():
-        return start
-    matrix: MatrixModel = work.program
-    fixed = np.clip(np.where(known, start, 0.0), matrix.lower, matrix.upper)
-    lower, upper = (np.where(known, fixed, side) for side in (matrix.lower, matrix.upper))
-    solver = load_highs(replace(matrix, lower=lower, upper=upper), work)
-    seconds = START_SECONDS if seconds_left is None else min(START_SECONDS, START_SHARE * seconds_left)
-    option(solver, "time_limit", seconds)
-    try:
-        run_checked(solver)
-    except EngineError:
-        return None
-    return solution_of(solver)
+    if work.start is not None and not np.isnan(work.start).any():
+        solution = highspy.HighsSolution()
+        solution.col_value = work.start.tolist()
+        solution.value_valid = True
+        solver.setSolution(solution)
 
 
 def run_checked(solver: highspy.Highs) -> None:

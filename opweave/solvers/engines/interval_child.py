@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.formulations.modeling.intervals import WholeProgram
-from opweave.solvers.engines.answers import Answer, News, Work
+from opweave.solvers.engines.answers import Answer, News, Verdict, Work
 from opweave.solvers.engines.child import Send
 
 if TYPE_CHECKING:
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 """The cores that this process may use at first."""
+
+
+STATUS: dict[str, Verdict] = {
+    "OPTIMAL": "solved",
+    "FEASIBLE": "stopped",
+    "UNKNOWN": "stopped",
+    "INFEASIBLE": "infeasible",
+}
 
 
 def load() -> None:
@@ -55,16 +63,11 @@ def solve(work: Work, send: Send) -> Answer:
             values = np.asarray([self.value(column) for column in columns], dtype=np.float64)
             send(News(values=values))
 
-    status = solver.solve(model, Hear())
-    name = solver.status_name(status)
-    if name in ("OPTIMAL", "FEASIBLE"):
-        values = np.asarray([solver.value(column) for column in columns], dtype=np.float64)
-        return Answer("solved" if name == "OPTIMAL" else "stopped", values, float(solver.best_objective_bound))
-    if name == "INFEASIBLE":
-        return Answer("infeasible")
-    if name == "UNKNOWN":
-        return Answer("stopped", None, float(solver.best_objective_bound))
-    return Answer("failed", reason=f"{name}: {model.validate()}")
+    name = solver.status_name(solver.solve(model, Hear()))
+    found = name in ("OPTIMAL", "FEASIBLE")
+    values = np.asarray([solver.value(column) for column in columns], dtype=np.float64) if found else None
+    reason = f"{name}: {model.validate()}"
+    return Answer(STATUS.get(name, "failed"), values, float(solver.best_objective_bound), reason)
 
 
 class _Absent(ModuleType):
@@ -73,9 +76,7 @@ class _Absent(ModuleType):
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = type(name, (), {})
-        setattr(self, name, made)
-        return made
+        return type(name, (), {})
 
 
 @contextmanager
@@ -132,9 +133,6 @@ def _interval(model: cp_model.CpModel, columns: list[Any], seen: dict[int, Any],
     several devices, CP-SAT 9.15 called plans optimal that were not: 4 of 400 small placements.
     """
     if id(each) not in seen:
-        start = columns[each.start]
-        if each.present is None:
-            seen[id(each)] = model.new_fixed_size_interval_var(start, each.size, "")
-        else:
-            seen[id(each)] = model.new_optional_fixed_size_interval_var(start, each.size, columns[each.present], "")
+        present = True if each.present is None else columns[each.present]
+        seen[id(each)] = model.new_optional_fixed_size_interval_var(columns[each.start], each.size, present, "")
     return seen[id(each)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -15,8 +17,9 @@ from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.errors import EngineError
 from opweave.solvers.arguments import checked_whole
 from opweave.solvers.engines.answers import Answer, News, Verdict, Work
-from opweave.solvers.engines.child import ChildLimits, prepare, run_in_child
+from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.task import Task
+from opweave.solvers.registry import Feature
 from opweave.solvers.run import Run
 
 MEMORY_OPTION = "memory_bytes"
@@ -28,8 +31,10 @@ core. Proofs are the same every time; with more than one, the choice among equal
 END_SECONDS = 1.0
 """Seconds that a child gets to end by itself once its time is over."""
 
-GRACE, LEAST_GRACE = 0.05, 0.1
-"""The same for CP-SAT, which reports its findings at once: a share of its time limit, and a number of seconds."""
+LEAST_GRACE = 0.1
+"""The least of these seconds, where a share of the time limit is enough, because findings are reported at once."""
+
+FEATURES = frozenset(Feature) - {Feature.EXECUTOR}
 
 SEEDS = 10**8
 """Seeds are taken modulo this; CBC takes no larger ones."""
@@ -54,19 +59,26 @@ class Engine:
         returns an :class:`Answer`.
     takes
         The kind of model that the engine solves.
-    separates
-        Whether it uses :meth:`Task.missing_rows`, and so supports formulations that leave rows out.
+    about
+        Its own name, for the list of solvers.
     close
         Relative gap of seconds that counts as closed.
+    patience
+        Seconds that the child gets to end by itself once its time is over, as a share of its time limit.
+    features, options
+        The arguments of ``solve`` that it honours, and options beside those of all engines.
     """
 
     name: str
+    about: str
     package: str
     install: str
     function: str
     takes: type[LinearModel] = LinearModel
-    separates = False
     close = 0.0
+    patience = math.inf
+    features = FEATURES
+    options: Mapping[str, str] = {}
 
     def work(self, task: Task) -> Work:
         """The work of the child: the arrays, without names."""
@@ -85,31 +97,41 @@ class Engine:
             strategies=checked_whole(f"option {WORKERS_OPTION!r}", run.option(WORKERS_OPTION, WORKERS), 1),
         )
 
-    def grace(self, _seconds: float) -> float:
-        """Seconds by which the child may exceed its time limit."""
-        return END_SECONDS
-
-    def prepare(self) -> None:
-        """Begin to start the process, which takes as long as many a small solve."""
-        prepare(self.function)
-
     def solve(self, task: Task) -> Verdict:
         """Solve the task's model, and report findings to the task; an engine that exceeds its time limit is killed.
+
+        While the best solution violates rows that were left out, they are added, and the model is solved again.
 
         Raises
         ------
         EngineError
             If it crashes, fails, or returns something that cannot be true.
         """
-        return judge(self.name, task, self.answer(task, self.work(task)))
+        if isinstance(task.program, Program) and task.matrix.columns == 0:
+            report(task, News(np.zeros(0), task.matrix.offset))
+            return "solved"
+        work = self.work(task)
+        while True:
+            verdict = judge(self.name, task, self.answer(task, work))
+            if verdict != "solved" or task.whole or task.run.closed():
+                return verdict
+            if task.run.should_stop():
+                return "stopped"
+            missing = task.missing_rows()
+            if not len(missing):
+                raise EngineError(f"{self.name} returned a solution that breaks rows which it was given")
+            work = replace(self.work(task), program=replace(work.program, rows=work.program.rows.joined(missing)))
 
     def answer(self, task: Task, work: Work) -> Answer | None:
         """The answer of the child; None if it was killed."""
+        seconds = work.seconds
+        if seconds is not None:
+            seconds += min(END_SECONDS, max(LEAST_GRACE, self.patience * seconds))
         answer: Answer | None = run_in_child(
             self.name,
             self.function,
             work,
-            ChildLimits(None if work.seconds is None else work.seconds + self.grace(work.seconds), memory(task.run)),
+            ChildLimits(seconds, memory(task.run)),
             hear=lambda news: report(task, news),
             should_stop=lambda: _asked_to_stop(task),
             pauses=task.run.shares_time,
@@ -125,54 +147,32 @@ class Engine:
         """Name and version of the package; None if it is not installed."""
         try:
             return f"{self.package} {_installed_version(self.package)}"
-        except PackageNotFoundError:
+        except (PackageNotFoundError, ValueError):  # a program has no package, and its version is unknown
             return None
 
 
 class Highs(Engine):
-    """HiGHS; it adds rows that formulations leave out, in rounds."""
+    """HiGHS."""
 
-    name, package, install = "highs", "highspy", "pip install highspy"
+    name, about, package, install = "highs", "HiGHS", "highspy", "pip install highspy"
     function = "opweave.solvers.engines.highs_child:solve"
-    separates = True
-
-    def solve(self, task: Task) -> Verdict:
-        """Solve; while the best solution violates rows that were left out, add them and solve again."""
-        if task.matrix.columns == 0:
-            report(task, News(np.zeros(0), task.matrix.offset))
-            return "solved"
-        work = self.work(task)
-        while True:
-            verdict = judge(self.name, task, self.answer(task, work))
-            if verdict != "solved" or task.whole or task.run.closed():
-                return verdict
-            if task.run.should_stop():
-                return "stopped"
-            missing = task.missing_rows()
-            if not len(missing):
-                raise EngineError(f"{self.name} returned a solution that breaks rows which it was given")
-            work = replace(self.work(task), program=replace(work.program, rows=work.program.rows.joined(missing)))
 
 
 class CpSat(Engine):
     """CP-SAT, for programs of integers and intervals. It cannot share a process with HiGHS."""
 
-    name, package, install = "cp-sat", "ortools", "pip install ortools"
+    name, about, package, install = "cp-sat", "CP-SAT", "ortools", "pip install ortools"
     function = "opweave.solvers.engines.interval_child:solve"
     takes = IntervalModel
-    close = CLOSE_ENOUGH
-
-    def grace(self, seconds: float) -> float:
-        """Few seconds are enough, because the child reports its findings at once."""
-        return min(END_SECONDS, max(LEAST_GRACE, GRACE * seconds))
+    close, patience = CLOSE_ENOUGH, 0.05
+    options = {WORKERS_OPTION: "number of search strategies that take turns on the cores"}
 
 
 def memory(run: Run) -> int | None:
     """Bytes that an engine may use: the option, otherwise the machine's memory."""
     asked = checked_whole(f"option {MEMORY_OPTION!r}", run.option(MEMORY_OPTION, 0), 0)
-    if asked:
-        return asked
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
+    return asked or machine
 
 
 def _asked_to_stop(task: Task) -> bool:

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
     from pyomo.opt import SolverResults
 
-FRACTIONAL = "intermediateNonInteger"
-"""The condition of an engine whose point is not whole yet."""
-
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
@@ -150,7 +147,8 @@ def _answer(work: Work, model: ConcreteModel, results: SolverResults) -> Answer:
     # Pyomo calls the objective of a program's solution its bound, though it may only be within the gap.
     proved = None if verdict == "solved" and DIALECTS[work.engine].program else results.problem.lower_bound
     known = float(proved) if isinstance(proved, int | float) and np.isfinite(proved) else None
-    return Answer(verdict, None if condition == FRACTIONAL else _values(work.program, model, results), known, message)
+    whole = condition != "intermediateNonInteger"
+    return Answer(verdict, _values(work.program, model, results) if whole else None, known, message)
 
 
 def _values(matrix: MatrixModel, model: ConcreteModel, results: SolverResults) -> FloatArray | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -15,7 +14,7 @@ from opweave.formulations.modeling.pyomo import PyomoFormulation
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Rows
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.known import MEMORY_OPTION, WORKERS_OPTION, CpSat, Engine, Highs
+from opweave.solvers.engines.known import FEATURES, MEMORY_OPTION, CpSat, Engine, Highs
 from opweave.solvers.engines.linear_child import DIALECTS, program_of
 from opweave.solvers.registry import Feature, Solver, list_solvers, load_solvers, register
 from opweave.solvers.run import Outcome, Run
@@ -28,8 +27,6 @@ OPTIONS = {
     MEMORY_OPTION: "most bytes of memory for the engine's process; 0 for those of the machine",
 }
 
-FEATURES = frozenset(Feature) - {Feature.EXECUTOR}
-
 FormulationKind = Literal["linear", "pyomo", "constraint program"]
 
 
@@ -40,22 +37,14 @@ class LinearEngine(Engine):
 
     def __init__(self, name: str) -> None:
         self.name, self.dialect = name, DIALECTS[name]
-        self.install, self.package = self.dialect.install, self.dialect.package
-
-    @property
-    def features(self) -> frozenset[Feature]:
-        """The arguments of ``solve`` that it honours."""
-        lacking = {Feature.THREADS: self.dialect.threads, Feature.START: self.dialect.starts}
-        return FEATURES - {feature for feature, there in lacking.items() if not there}
+        self.about, self.install, self.package = self.dialect.about, self.dialect.install, self.dialect.package
+        honoured = {Feature.THREADS: self.dialect.threads, Feature.START: self.dialect.starts}
+        self.features = FEATURES - {feature for feature, there in honoured.items() if not there}
 
     def missing(self) -> str | None:
         """The command that installs it, unless its package or its program is there."""
         there = program_of(self.name) if self.dialect.program else self.version()
         return None if there else self.install
-
-    def version(self) -> str | None:
-        """Name and version of the package; None for a program, whose version is unknown before a run."""
-        return super().version() if self.package else None
 
 
 def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
@@ -70,26 +59,16 @@ def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: H
     head_start
         A first solution and bound for each of them.
     """
-    _register(Highs(), FEATURES, f"HiGHS in a child process: {model}", problem, head_start)
-    for name, dialect in DIALECTS.items():
-        engine = LinearEngine(name)
-        _register(engine, engine.features, f"{dialect.about} in a child process: {model}", problem, head_start)
+    for engine in (Highs(), *map(LinearEngine, DIALECTS)):
+        _register(engine, model, problem, head_start)
 
 
 def register_cp_sat(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
     """Register CP-SAT for a problem that has a constraint program; see :func:`register_engines`."""
-    options = {WORKERS_OPTION: "number of search strategies that take turns on the cores"}
-    _register(CpSat(), FEATURES, f"CP-SAT in a child process: {model}", problem, head_start, options)
+    _register(CpSat(), model, problem, head_start)
 
 
-def _register(
-    engine: Engine,
-    features: frozenset[Feature],
-    about: str,
-    problem: type[Problem[Any, Any]],
-    head_start: HeadStart,
-    options: Mapping[str, str] = {},
-) -> None:
+def _register(engine: Engine, model: str, problem: type[Problem[Any, Any]], head_start: HeadStart) -> None:
     names = formulation_names(problem.kind, engine.takes)
     written = [find_formulation(problem, name, engine.takes) for name in names]
     register(
@@ -98,11 +77,11 @@ def _register(
             problem=problem.kind,
             kind="engine",
             run=partial(_solve, engine, head_start),
-            about=about,
+            about=f"{engine.about} in a child process: {model}",
             proves="optimum",
-            features=features,
+            features=engine.features,
             supports=(*{target: None for formulation in written for target in formulation.supports}, VIOLATIONS),
-            options={**OPTIONS, **options},
+            options={**OPTIONS, **engine.options},
             missing=engine.missing,
             version=engine.version,
             readings=tuple(dict.fromkeys(formulation.reading for formulation in written)),

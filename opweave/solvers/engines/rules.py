@@ -52,11 +52,20 @@ def unexpressed(problem: Problem[Any, Any], formulation: type[Formulation[Any, A
     return tuple(each for each in problem.constraints if not expressible(type(each), formulation.supports))
 
 
-class _Looked(Mapping[str, frozenset[str]]):
-    """The devices of all operators; ``at`` are those that were looked at."""
+class OnlyDevices(Mapping[str, frozenset[str]]):
+    """A plan of which nothing but the devices can be seen; whoever asks for more gets an error.
+
+    It is its own answer to the question for the devices; ``at`` are the operators that were looked at.
+    """
+
+    __slots__ = ("_where", "at")
 
     def __init__(self, where: Devices) -> None:
         self._where, self.at = where, set[str]()
+
+    def devices_by_operator(self) -> Devices:
+        """Names of the devices that run a part of each operator."""
+        return self
 
     def __getitem__(self, op: str) -> frozenset[str]:
         self.at.add(op)
@@ -69,19 +78,6 @@ class _Looked(Mapping[str, frozenset[str]]):
     def __len__(self) -> int:
         return len(self._where)
 
-
-class OnlyDevices:
-    """A plan of which nothing but the devices can be seen; whoever asks for more gets an error."""
-
-    __slots__ = ("_where",)
-
-    def __init__(self, where: Devices) -> None:
-        self._where = where
-
-    def devices_by_operator(self) -> Devices:
-        """Names of the devices that run a part of each operator."""
-        return self._where
-
     def _unknown(self, *_: object) -> NoReturn:
         raise AttributeError("only the devices are known")
 
@@ -92,9 +88,9 @@ def devices_read(rule: Constraint, problem: Problem[Any, Any], solution: Solutio
     """The devices on which the refusal of a plan rests; None if it rests on anything else."""
     if not isinstance(solution, PlacesOperators):
         return None
-    seen = _Looked(solution.devices_by_operator())
+    seen = OnlyDevices(solution.devices_by_operator())
     try:
-        refused = any(True for _ in objections(rule, problem, OnlyDevices(seen)))
+        refused = any(True for _ in objections(rule, problem, seen))
     except OpweaveError:  # it has asked for more
         return None
     return {op: seen[op] for op in sorted(seen.at)} if refused else None

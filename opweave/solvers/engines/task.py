@@ -98,10 +98,6 @@ class Task:
         self._known.update(row.key for row in broken)
         return self.formulation.extract(self.model, known), not broken
 
-    def values_of(self, solution: Solution) -> FloatArray:
-        """The program's values that a solution implies, NaN where unknown."""
-        return self.program.engine_values(self.formulation.start(self.model, solution))
-
     def offer(self, solution: Solution) -> str | None:
         """Report a solution from elsewhere if it obeys the whole model; otherwise return the violation.
 

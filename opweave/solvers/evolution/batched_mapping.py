@@ -12,12 +12,12 @@ from typing import ClassVar
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import lower_unless_short
-from opweave.formulations.batched_mapping.model import counts_of
+from opweave.formulations.batched_mapping.plans import counts_of
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, Share
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.batched_mapping.arrays import arrays_of, nodes_of
+from opweave.solvers.batched_mapping.arrays import MEMORY, arrays_of, nodes_of
 from opweave.solvers.batched_mapping.baselines import all_strings, attempts, groups_of
 from opweave.solvers.batched_mapping.plans import BatchPlan, inputs_of, order_by_start, plan_of, solution_of
 from opweave.solvers.evolution.encoding import ScheduleGenes
@@ -65,7 +65,7 @@ class BatchedEncoding(ScheduleGenes):
         for i, count in enumerate(counts_of(strings, devices)):
             off = np.abs(self._counts - count).sum(axis=1)
             same = (self._strings == strings[i]).sum(axis=1)
-            tried = self.choices.option[i]
+            tried = np.asarray(self.options_of(i))
             option[i] = tried[np.lexsort((-same[tried], off[tried]))[0]]
         operators = order_by_start(self.instance, strings, end) // devices
         return self.row(option, operators[np.sort(np.unique(operators, return_index=True)[1])])
@@ -80,11 +80,11 @@ class BatchedEncoding(ScheduleGenes):
         count, parameters = self._counts[option], self.instance.parameters
         held = np.zeros((len(self.instance.parameter_bytes), count.shape[1]), dtype=np.bool_)
         np.logical_or.at(held, parameters.items, count[parameters.heads()] > 0)
-        return np.asarray(self.arrays.memory @ count + self.instance.parameter_bytes @ held)
+        return np.asarray(self.arrays.ops[:, MEMORY] @ count + self.instance.parameter_bytes @ held)
 
     def seeds(self) -> Iterator[FloatArray]:
         """The list schedulers' plans, split and whole."""
-        plans = attempts(self.instance, self.arrays, self._strings) if self.instance.operators else ()
+        plans = attempts(self.instance, self.arrays, self._strings)
         return (self._row(plan.where, plan.end) for plan in plans if np.isfinite(plan.makespan))
 
 

@@ -7,8 +7,8 @@ serves every problem whose plans are an order, and a device (or something else t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 from opweave.solvers.run import Run
 
-ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
-
 
 class Judged(NamedTuple):
     """What rows are worth.
@@ -33,13 +31,10 @@ class Judged(NamedTuple):
         In the problem's unit; inf where a row cannot be carried out. Shape (rows,).
     excess
         How much each limit of the encoding is broken, 0 if it holds. Shape (rows, limits).
-    measures
-        Other measures by name; inf where unknown. Shape (rows,) each.
     """
 
     objective: FloatArray
     excess: FloatArray
-    measures: Mapping[str, FloatArray]
 
 
 class Encoding:
@@ -49,8 +44,6 @@ class Encoding:
     ----------
     taken_in
         The side constraints that decoded rows obey, or that are one of :attr:`limits`.
-    measures
-        Names of the measures that :meth:`judge` works out.
     genes
         Number of genes.
     limits
@@ -58,7 +51,6 @@ class Encoding:
     """
 
     taken_in: ClassVar[tuple[type[Constraint], ...]] = ()
-    measures: ClassVar[frozenset[str]] = frozenset()
     genes: int
     limits: tuple[str, ...] = ()
 
@@ -87,12 +79,8 @@ class Encoding:
         raise NotImplementedError
 
 
-_ENCODINGS: dict[str, Callable[[Any, Run], Encoding]] = {}
-
-
-def register_encoding(problem: type[ProblemT], build: Callable[[ProblemT, Run], Encoding]) -> None:
-    """Make the encoding of a problem known; ``build(problem, run)`` makes it from the start of a run."""
-    _ENCODINGS[problem.kind] = build
+ENCODINGS: dict[str, Callable[[Any, Run], Encoding]] = {}
+"""What makes the encoding of a problem, from the start of a run, by the kind of problem."""
 
 
 def encoding_of(problem: Problem[Any, Any], run: Run | None = None) -> Encoding:
@@ -110,43 +98,11 @@ def encoding_of(problem: Problem[Any, Any], run: Run | None = None) -> Encoding:
     InvalidInputError
         When no encoding is registered for this kind of problem.
     """
-    if problem.kind not in _ENCODINGS:
-        known = ", ".join(sorted(_ENCODINGS))
+    if problem.kind not in ENCODINGS:
+        known = ", ".join(sorted(ENCODINGS))
         raise InvalidInputError(f"{type(problem).__name__} has no encoding as genes; these problems have: {known}")
     given = Run() if run is None else run
-    return _ENCODINGS[problem.kind](problem, given.child(start=given.start))
-
-
-class Choices(NamedTuple):
-    """What each of several things may have: one gene for each thing picks one of its options, such as devices.
-
-    Attributes
-    ----------
-    option
-        The options of every thing, padded with the last one. Shape (things, options).
-    number
-        Number of different options of every thing. Shape (things,).
-    """
-
-    option: IntArray
-    number: IntArray
-
-    @classmethod
-    def of(cls, allowed: BoolArray) -> Choices:
-        """List the allowed options, shape (things, options), with at least one in each row."""
-        count = allowed.sum(axis=1).astype(np.int64)
-        ranked = np.argsort(~allowed, axis=1, kind="stable")
-        place = np.minimum(np.arange(allowed.shape[1])[None, :], count[:, None] - 1)
-        return cls(np.take_along_axis(ranked, place, axis=1).astype(np.int64), count)
-
-    def pick(self, genes: FloatArray) -> IntArray:
-        """Options for genes in [0, 1]. Shape (rows, things)."""
-        place = np.minimum((genes * self.number).astype(np.int64), self.number - 1)
-        return np.asarray(self.option[np.arange(len(self.number)), place])
-
-    def genes(self, option: IntArray) -> FloatArray:
-        """Genes that pick given options. Shape (things,)."""
-        return np.asarray(((self.option == option[:, None]).argmax(axis=-1) + 0.5) / self.number)
+    return ENCODINGS[problem.kind](problem, given.child(start=given.start))
 
 
 def keys_of(order: IntArray) -> FloatArray:
@@ -164,20 +120,30 @@ class KeyedGenes(Encoding):
     """
 
     def __init__(self, allowed: BoolArray, before: Adjacency) -> None:
-        self.choices = Choices.of(allowed)
+        """``allowed``, shape (things, options), has at least one option in each row."""
+        self._number = allowed.sum(axis=1).astype(np.int64)
+        self.choices = np.argsort(~allowed, axis=1, kind="stable").astype(np.int64)
         self._before = before
         self._order = topological_order(before.reversed(len(before.start) - 1)).astype(np.int64)
-        self._rank = np.empty_like(self._order)
-        self._rank[self._order] = np.arange(len(self._order))
+        self._rank = np.argsort(self._order)
         self.genes = len(allowed) + len(self._order)
+
+    def options_of(self, thing: int) -> list[int]:
+        """What a thing may have."""
+        return [int(each) for each in self.choices[thing, : self._number[thing]]]
 
     def options(self, rows: FloatArray) -> IntArray:
         """The options of all things. Shape (rows, things)."""
-        return self.choices.pick(rows[:, : len(self.choices.number)])
+        place = (rows[:, : len(self._number)] * self._number).astype(np.int64)
+        return np.asarray(self.choices[np.arange(len(self._number)), np.minimum(place, self._number - 1)])
+
+    def genes_of(self, option: IntArray) -> FloatArray:
+        """Genes that pick given options. Shape (things,)."""
+        return np.asarray(((self.choices == option[:, None]).argmax(axis=-1) + 0.5) / self._number)
 
     def orders(self, rows: FloatArray) -> IntArray:
         """The orders of the operators, predecessors first. Shape (rows, operators)."""
-        keys = rows[:, len(self.choices.number) :].copy()
+        keys = rows[:, len(self._number) :].copy()
         for v in self._order.tolist():
             for u in self._before[v].tolist():
                 np.maximum(keys[:, v], keys[:, u], out=keys[:, v])
@@ -186,13 +152,11 @@ class KeyedGenes(Encoding):
 
     def row(self, option: IntArray, order: IntArray) -> FloatArray:
         """The row of options and an order."""
-        return np.concatenate([self.choices.genes(option), keys_of(order)])
+        return np.concatenate([self.genes_of(option), keys_of(order)])
 
 
 class ScheduleGenes(KeyedGenes):
     """The same for schedules on devices with limited memory; ``missing`` names the limit of links and the like."""
-
-    measures: ClassVar[frozenset[str]] = frozenset({"makespan", "peak_bytes"})
 
     def __init__(
         self, allowed: BoolArray, before: Adjacency, devices: Sequence[str], capacity: IntArray, missing: str
@@ -215,6 +179,4 @@ class ScheduleGenes(KeyedGenes):
         limited = self.capacity < NO_LIMIT
         most = self.capacity[limited]
         over = np.maximum(0, used[:, limited] - most) / np.maximum(1, most)
-        peaks = used.max(axis=1, initial=0).astype(np.float64)
-        excess = np.concatenate([missing[:, None], over], axis=1)
-        return Judged(makespans, excess, {"makespan": makespans, "peak_bytes": peaks})
+        return Judged(makespans, np.concatenate([missing[:, None], over], axis=1))

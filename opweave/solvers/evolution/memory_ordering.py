@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 
@@ -18,8 +17,6 @@ from opweave.solvers.memory_ordering.baselines import starting_orders
 
 class OrderingEncoding(KeyedGenes):
     """Orders of a :class:`MemoryOrdering` as keys."""
-
-    measures: ClassVar[frozenset[str]] = frozenset({"peak_bytes", "total_bytes"})
 
     def __init__(self, problem: MemoryOrdering) -> None:
         self.problem = problem
@@ -38,14 +35,14 @@ class OrderingEncoding(KeyedGenes):
 
     def judge(self, rows: FloatArray) -> Judged:
         """Judge rows of keys."""
-        orders = self.orders(rows)
+        orders, limit = self.orders(rows), self.problem.limit_bytes
         peaks = np.asarray([peak(self.arrays, order) for order in orders], dtype=np.float64)
-        totals = np.asarray([total(self.arrays, order) for order in orders], dtype=np.float64)
-        excess = np.zeros((len(rows), len(self.limits)))
-        if self.problem.limit_bytes is not None:
-            excess[:, 0] = np.maximum(0, peaks - self.problem.limit_bytes) / max(1, self.problem.limit_bytes)
-        objective = peaks if self.problem.objective == "peak" else totals
-        return Judged(objective, excess, {"peak_bytes": peaks, "total_bytes": totals})
+        objective, excess = peaks, np.zeros((len(rows), len(self.limits)))
+        if self.problem.objective == "total":
+            objective = np.asarray([total(self.arrays, order) for order in orders], dtype=np.float64)
+        if limit is not None:
+            excess[:, 0] = np.maximum(0, peaks - limit) / max(1, limit)
+        return Judged(objective, excess)
 
     def seeds(self) -> Iterator[FloatArray]:
         """The baselines' orders."""

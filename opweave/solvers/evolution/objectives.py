@@ -1,7 +1,7 @@
 """Rows judged with everything that counts: objectives, the encoding's limits, and every other side constraint.
 
 An encoding judges many rows at once. A side constraint that it does not know is asked for its ``violations``, plan by
-plan; so are measures that it does not know. This is slow but right for any rule.
+plan; measures are read from the timeline of each plan. This is slow but right for any rule.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray
+from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint, objections
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.measures import MEASURES
@@ -55,11 +55,6 @@ class Worth(NamedTuple):
     violations: FloatArray
     value: FloatArray
 
-    @property
-    def legal(self) -> BoolArray:
-        """Which rows break nothing. Shape (rows,)."""
-        return np.asarray(np.isfinite(self.value) & (self.violations <= 0.0).all(axis=1))
-
 
 class Objectives:
     """What is minimised, and what must hold, for rows of an encoding.
@@ -78,8 +73,7 @@ class Objectives:
         self.names = tuple(_known(name) for name in ((OBJECTIVE,) if names is None else names))
         self._asked = tuple(each for each in problem.constraints if not encoding.knows(each))
         self.rules = (*encoding.limits, *(each.kind for each in self._asked))
-        fast = {OBJECTIVE} | encoding.measures
-        self._played = tuple(name for name in self.names if name not in fast)
+        self._played = tuple(name for name in self.names if name != OBJECTIVE)
 
     def judge(self, rows: FloatArray) -> Worth:
         """Judge rows. Shape (rows, genes)."""
@@ -87,8 +81,7 @@ class Objectives:
         carried_out = np.isfinite(judged.objective)
         asked = np.zeros((len(rows), len(self._asked)))
         asked[~carried_out] = 1.0
-        columns = {OBJECTIVE: judged.objective, **judged.measures}
-        columns |= {name: np.full(len(rows), np.inf) for name in self._played}
+        columns = {OBJECTIVE: judged.objective, **{name: np.full(len(rows), np.inf) for name in self._played}}
         if self._asked or self._played:
             for p in np.flatnonzero(carried_out).tolist():
                 solution = self.encoding.decode(rows[p])
@@ -100,7 +93,7 @@ class Objectives:
         return Worth(worst, np.concatenate([judged.excess, asked], axis=1), judged.objective)
 
     def _measured(self, solution: Solution) -> dict[str, float]:
-        """The measures of a solution that the encoding does not know.
+        """The measures of a solution.
 
         Raises
         ------

@@ -26,14 +26,12 @@ from opweave.solvers.rules import plans_of
 IDLE = 0.5
 """Largest gene of a device without a stage; half of all random devices have none."""
 
-LIMITS = ("number of stages", "what stages may hold", "links")
-
 
 class PipelineEncoding(Encoding):
     """Pipelines as keys and shares of devices."""
 
     taken_in: ClassVar[tuple[type[Constraint], ...]] = (Pin, Forbid, Colocate, Separate, MemoryCap, MaxDevices)
-    limits = LIMITS
+    limits = ("number of stages", "what stages may hold", "links")
 
     def __init__(self, problem: Pipeline) -> None:
         self.problem = problem
@@ -81,9 +79,9 @@ class PipelineEncoding(Encoding):
     def judge(self, rows: FloatArray) -> Judged:
         """Judge rows: stages, transfers and what they break."""
         if not self.instance.names:
-            return Judged(np.zeros(len(rows)), np.zeros((len(rows), len(LIMITS))), {})
-        judged = np.asarray([self._judged(self.plan(row)) for row in rows]).reshape(len(rows), 1 + len(LIMITS))
-        return Judged(judged[:, 0], judged[:, 1:], {})
+            return Judged(np.zeros(len(rows)), np.zeros((len(rows), len(self.limits))))
+        judged = np.asarray([self._judged(self.plan(row)) for row in rows]).reshape(len(rows), 1 + len(self.limits))
+        return Judged(judged[:, 0], judged[:, 1:])
 
     def _judged(self, plan: Plan) -> tuple[float, ...]:
         """The objective, and by how much the plan breaks each limit."""

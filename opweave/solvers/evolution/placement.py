@@ -65,12 +65,12 @@ class PlacementEncoding(ScheduleGenes):
             left = capacity.copy()
             for c in np.argsort(-need, kind="stable").tolist():
                 k = option[p, c]
-                roomiest = max(self.choices.option[c].tolist(), key=lambda k: left[k])
+                roomiest = max(self.options_of(c), key=lambda k: left[k])
                 if left[k] < need[c] <= left[roomiest]:
                     k = roomiest
                     option[p, c] = k
                 left[k] -= need[c]
-            mended[p, : len(self._first)] = self.choices.genes(option[p])
+            mended[p, : len(self._first)] = self.genes_of(option[p])
         return mended
 
     def _bytes_alone(self) -> IntArray:

@@ -30,8 +30,7 @@ class SlicingEncoding(Encoding):
         self._search = local_search(problem, run)
         self.instance, self.arrays = self._search.instance, self._search.arrays
         self.genes = gene_count(self.instance)
-        limited = self.instance.capacity[self.instance.capacity < NO_LIMIT]
-        self._room = max(1.0, float(limited.sum()))
+        self._room = max(1.0, float(self.instance.capacity[self.instance.capacity < NO_LIMIT].sum()))
 
     def decode(self, row: FloatArray) -> Slices:
         """The slices of a row."""
@@ -45,7 +44,7 @@ class SlicingEncoding(Encoding):
     def judge(self, rows: FloatArray) -> Judged:
         """Judge rows; memory is looked at if it is limited."""
         found = judge(self.arrays, *decode(self.instance, rows), memory=is_limited(self.arrays))
-        return Judged(found.seconds, found.excess[:, None] / self._room, {})
+        return Judged(found.seconds, found.excess[:, None] / self._room)
 
     def seeds(self) -> Iterator[FloatArray]:
         """The best plan of the search, if it has one, and the baselines, the best first."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable
 from itertools import chain
 from pkgutil import resolve_name
@@ -17,7 +16,7 @@ from opweave.problems.errors import EngineError, InvalidInputError, OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.words import did_you_mean
-from opweave.solvers.evolution.encoding import Encoding, encoding_of, register_encoding
+from opweave.solvers.evolution.encoding import ENCODINGS, Encoding, encoding_of
 from opweave.solvers.evolution.objectives import Objectives, Worth
 from opweave.solvers.registry import named_solver, rounds_asked
 from opweave.solvers.run import Outcome, Run, Stepping
@@ -26,19 +25,7 @@ from opweave.solvers.trivial import trivial_bound
 if TYPE_CHECKING:
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
 
-NAMED = {
-    "brkga": "brkga:BRKGA",
-    "cmaes": "cmaes:CMAES",
-    "de": "de:DE",
-    "es": "es:ES",
-    "g3pcx": "g3pcx:G3PCX",
-    "ga": "ga:GA",
-    "isres": "isres:ISRES",
-    "neldermead": "nelder:NelderMead",
-    "nichega": "ga_niching:NicheGA",
-    "patternsearch": "pattern:PatternSearch",
-    "pso": "pso:PSO",
-}
+NAMED = {"brkga": "brkga:BRKGA", "cmaes": "cmaes:CMAES", "de": "de:DE", "ga": "ga:GA", "pso": "pso:PSO"}
 """The algorithms that are known by name; any other one is given as an object."""
 
 OPTIONS = {
@@ -62,31 +49,6 @@ class _OverError(Exception):
     """The run is over in the middle of a generation."""
 
 
-def make_algorithm(name: str, problem: PymooProblem, population: int, rows: FloatArray) -> Any:
-    """An algorithm of pymoo with the problem's repair and a population that begins with given rows, or at their best.
-
-    Raises
-    ------
-    InvalidInputError
-        When no algorithm is known by that name.
-    """
-    from opweave.solvers.evolution.pymoo_problem import PlanSampling
-
-    if name not in NAMED:
-        raise InvalidInputError(
-            f"no algorithm {name!r} is known by name; give it as an object of pymoo's, or one of "
-            f"{', '.join(NAMED)}{did_you_mean(name, NAMED)}"
-        )
-    kind = resolve_name(f"pymoo.algorithms.soo.nonconvex.{NAMED[name]}")
-    if "x0" in inspect.signature(kind).parameters:
-        return kind(x0=rows) if len(rows) else kind()
-    size = {"pop_size": population}
-    if name == "brkga":
-        elites, mutants = max(1, population // 5), max(1, population // 10)
-        size = {"n_elites": elites, "n_mutants": mutants, "n_offsprings": max(1, population - elites - mutants)}
-    return kind(sampling=PlanSampling(rows), repair=problem.repair, **size)
-
-
 def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
     """Run an algorithm of pymoo's; its population begins with the start and the plans of the baselines."""
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
@@ -99,11 +61,10 @@ def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
 
     def watch(rows: FloatArray, worth: Worth) -> None:
         """Report the best legal row after the referee has judged its plan; end the search if the run is over."""
-        value = np.where(worth.legal, worth.value, np.inf)
-        best = int(value.argmin()) if len(value) else 0
+        value = np.where((worth.violations <= 0.0).all(axis=1), worth.value, np.inf)
         known = np.inf if run.objective is None else run.objective
-        if len(value) and value[best] < known:
-            solution = encoding.decode(rows[best])
+        if value.min(initial=np.inf) < known:
+            solution = encoding.decode(rows[int(value.argmin())])
             judged = problem.evaluate(solution)
             if judged.feasible and judged.objective is not None:
                 run.found(solution, judged.objective)
@@ -119,15 +80,14 @@ def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
             watch(row, objectives.judge(row))
     except _OverError:
         termination = run.termination()
-    reason = None if run.best is not None else "no plan was found that breaks no rule, and no proof that there is none"
-    return Outcome(termination, reason=reason)
+    reason = "no plan was found that breaks no rule, and no proof that there is none"
+    return Outcome(termination, reason=reason if run.best is None else None)
 
 
 def _search(problem: PymooProblem, run: Run) -> None:
     """Judge the first plans, then step through the algorithm until it ends or the run is over."""
-    population = population_asked(run, problem.n_var)
     generations = rounds_asked(run, "generations", min(GENERATIONS, LEAST_GENERATIONS + problem.n_var))
-    algorithm = _algorithm(problem, run, population, generations, _first_rows(problem, run))
+    algorithm = _algorithm(problem, run, generations, _first_rows(problem, run))
     run.enter("generations")
     done = 0
     try:
@@ -152,22 +112,39 @@ def _first_rows(problem: PymooProblem, run: Run) -> FloatArray:
     return np.asarray([*rows.values()]).reshape(len(rows), problem.n_var)
 
 
-def _algorithm(problem: PymooProblem, run: Run, population: int, generations: int | None, rows: FloatArray) -> Any:
+def _algorithm(problem: PymooProblem, run: Run, generations: int | None, rows: FloatArray) -> Any:
     """The user's algorithm, copied so that it stays as it is, or one by name, which runs as long as the run lets it.
+
+    By name, it has the problem's repair, and a population that begins with given rows, or at their best.
 
     Raises
     ------
     InvalidInputError
-        When the algorithm does not take this problem.
+        When no algorithm is known by that name, or it does not take this problem.
     """
     from pymoo.core.termination import NoTermination
 
-    chosen = run.options.get("algorithm", "ga")
+    from opweave.solvers.evolution.pymoo_problem import PlanSampling
+
+    chosen, population = run.options.get("algorithm", "ga"), population_asked(run, problem.n_var)
     given: dict[str, Any] = {"seed": run.seed + 1, "verbose": False}  # 0 stands for "by the clock" in some of them
     if isinstance(chosen, Stepping):
         algorithm = copy.deepcopy(chosen)
     else:
-        algorithm = make_algorithm(str(run.option("algorithm", "ga")), problem, population, rows)
+        name = str(run.option("algorithm", "ga"))
+        if name not in NAMED:
+            raise InvalidInputError(
+                f"no algorithm {name!r} is known by name; give it as an object of pymoo's, or one of "
+                f"{', '.join(NAMED)}{did_you_mean(name, NAMED)}"
+            )
+        kind, size = resolve_name(f"pymoo.algorithms.soo.nonconvex.{NAMED[name]}"), {"pop_size": population}
+        if name == "brkga":
+            elites, mutants = max(1, population // 5), max(1, population // 10)
+            size = {"n_elites": elites, "n_mutants": mutants, "n_offsprings": max(1, population - elites - mutants)}
+        if name == "cmaes":
+            algorithm = kind(x0=rows) if len(rows) else kind()
+        else:
+            algorithm = kind(sampling=PlanSampling(rows), repair=problem.repair, **size)
         given["termination"] = NoTermination() if generations is None else ("n_gen", generations + 1)
     try:
         return algorithm.setup(problem, **given)
@@ -195,6 +172,6 @@ def population_asked(run: Run, genes: int) -> int:
 
 def register_pymoo(problem: type[Problem[Any, Any]], build: Callable[[Any, Run], Encoding]) -> None:
     """Register the encoding of a problem, and the solver; ``build(problem, run)`` makes it from the start of a run."""
-    register_encoding(problem, build)
+    ENCODINGS[problem.kind] = build
     about = "an algorithm of pymoo's by name or object, from the baselines' plans; obeys any rule"
     named_solver(problem, "pymoo", about, supports=(VIOLATIONS,), options=OPTIONS)(solve_pymoo)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import topological_order
-from opweave.problems.language.rules import Beside, InOrder
+from opweave.problems.language.rules import Beside
 
 MOST_OPTIONS, MOST_COLUMNS = 4096, 20_000
 """Most options of one module, and of all places together."""
@@ -185,35 +185,30 @@ class _Parts(NamedTuple):
         return self.seconds.tobytes(), self.bytes.tobytes(), tuple(self.flows), *self[3:]
 
 
-def chain_of(
-    instance: PlacementInstance,
-    rules: Sequence[Beside] = (),
-    orders: Sequence[InOrder] = (),
-) -> Chain | None:
-    """Lower a placement to a chain; None if operators may run side by side, or a module has too many options.
-
-    Devices that ``orders`` do not list are left out; a plan may still break an order.
-    """
-    instance = _listed_only(instance, orders)
+def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = ()) -> Chain | None:
+    """Lower a placement to a chain; None if operators may run side by side, or a module has too many options."""
     order = topological_order(instance.after)
     position = np.argsort(order)
     if not len(order) or not _in_line(instance, order):
         return None
-    cuts = _cut_points(position[instance.source], position[instance.target], len(order))
+    group = order[np.argsort(instance.cluster[order], kind="stable")]
+    ties = [(a, b) for a, b in pairwise(group.tolist()) if instance.cluster[a] == instance.cluster[b]]
+    source, target = position[np.hstack([[instance.source, instance.target], np.reshape(ties, (-1, 2)).T]).astype(int)]
+    cuts = _cut_points(source, target, len(order))
     besides = _besides_of(instance, rules, position, cuts)
-    if besides is None or not _tied_within(instance.cluster[order], cuts):
+    if besides is None:
         return None
     own, held, sizes = _bytes_of(instance)
     marks: dict[tuple[object, ...], int] = {}
     modules: list[Module] = []
     classes = []
     for begin, end in pairwise(cuts.tolist()):
-        members = order[begin + 1 : end + 1]
+        members, tied = order[begin + 1 : end + 1], instance.cluster[order[begin : end + 1]].tolist()
         parts = _Parts(
             instance.seconds[members],
             own[members],
             _flows_of(instance, position, begin, members),
-            _ties(instance.cluster[order[begin : end + 1]].tolist()),
+            tuple(tied.index(each) for each in tied),
             tuple(besides.get(begin, ())),
             tuple(tuple(held[v]) for v in members.tolist()),
         )
@@ -251,7 +246,7 @@ def _in_line(instance: PlacementInstance, order: IntArray) -> bool:
 
 
 def _cut_points(source: IntArray, target: IntArray, count: int) -> IntArray:
-    """Positions that no flow passes by."""
+    """Positions that no flow passes by, and no tie."""
     spans = np.zeros(count + 1, dtype=np.int64)
     np.add.at(spans, source + 1, 1)
     np.add.at(spans, target, -1)
@@ -272,11 +267,6 @@ def _chosen(devices: int, parts: _Parts) -> IntMatrix | None:
         if len(chosen) > MOST_OPTIONS:
             return None
     return chosen
-
-
-def _ties(group: list[int]) -> tuple[int, ...]:
-    """For every operator the first one that must share its device, by position."""
-    return tuple(group.index(each) for each in group)
 
 
 def _bytes_of(instance: PlacementInstance) -> tuple[IntArray, list[list[int]], dict[int, int]]:
@@ -334,27 +324,6 @@ def _undominated(device: IntMatrix, seconds: FloatArray, takes: IntMatrix) -> In
         better = no_worse & ~(no_worse.T & (np.arange(len(rows))[:, None] >= np.arange(len(rows))))
         kept.append(rows[~better.any(axis=0)])
     return np.sort(np.concatenate(kept))
-
-
-def _listed_only(instance: PlacementInstance, orders: Sequence[InOrder]) -> PlacementInstance:
-    """The instance without the devices that an order does not list, for its operators."""
-    if not orders:
-        return instance
-    seconds, index = instance.seconds.copy(), {name: v for v, name in enumerate(instance.names)}
-    for order in orders:
-        others = [k for k, name in enumerate(instance.devices) if name not in order.devices]
-        seconds[np.ix_([index[name] for name in order.ops], others)] = np.inf
-    return replace(instance, seconds=seconds)
-
-
-def _tied_within(group: IntArray, cuts: IntArray) -> bool:
-    """Whether operators that share a device by a side constraint are in one module, its entry included."""
-    first, last = np.full((2, int(group.max(initial=-1)) + 1), -1)
-    for place, each in enumerate(group.tolist()):
-        first[each] = place if first[each] < 0 else first[each]
-        last[each] = place
-    module = np.searchsorted(cuts, first, side="right")  # the cut point after the first of each group
-    return bool((last <= cuts[np.minimum(module, len(cuts) - 1)]).all())
 
 
 def _besides_of(

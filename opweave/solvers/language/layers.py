@@ -11,9 +11,7 @@ chapter 5).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 
@@ -24,6 +22,7 @@ from opweave.problems.constraints import Constraint, means
 from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
+from opweave.solvers.language.blocks import Blocks
 from opweave.solvers.language.chain import Chain, chain_of
 from opweave.solvers.language.program import CountProgram
 from opweave.solvers.linear import minimise, proved_value
@@ -54,6 +53,9 @@ UNTIMED_SECONDS = 60.0
 SHARP = 1e-6
 """Relative difference between a proof and its ceiling that counts as none."""
 
+EQUAL = 1e-12
+"""Relative difference of seconds that is rounding: of equal plans the first one is kept."""
+
 SOURCE = "counts of layers"
 
 TARGET = "layers"
@@ -66,15 +68,13 @@ class Counting:
     def __init__(self, problem: Placement, instance: PlacementInstance, chain: Chain, run: Run) -> None:
         self.problem, self.instance, self.chain, self.run = problem, instance, chain, run
         self.arrays = arrays_of(instance, problem)
-        orders = [rule.devices for rule in problem.constraints if means(rule, InOrder)]
-        listed = orders[0] if orders else instance.devices
-        self.rank = [listed.index(name) if name in listed else len(listed) for name in instance.devices]
         self.program = CountProgram(chain)
 
     def solve(self) -> Outcome:
         """Find the best plan, then prove it."""
         self.run.enter("counts")
-        self._first_plan()
+        if not self._first_plan():
+            return Outcome(infeasible=True, reason="no cut into one block of layers for each device fits their memory")
         for _ in range(MOST_NARROWINGS):
             before = self.run.objective
             if before is not None:
@@ -98,11 +98,18 @@ class Counting:
         budget = self.run.time_limit is None and not self.run.closed()
         return Outcome(Termination.BUDGET if budget else self.run.termination())
 
-    def _first_plan(self) -> None:
-        """Fill the devices in turn, unless there is a plan or a rule that only chains know."""
-        if self.run.objective is None and not any(means(each, Beside, InOrder) for each in self.problem.constraints):
-            for rule in (one_device, fill):
-                solve_by(partial(carry_out, rule), self.problem, self.run)
+    def _first_plan(self) -> bool:
+        """Cut the layers into blocks if a rule asks for them, or fill the devices; whether there may be a plan."""
+        rules = [rule for rule in self.problem.constraints if means(rule, Beside, InOrder)]
+        if any(means(rule, InOrder) for rule in rules):
+            plans, none = Blocks(self.problem, self.instance, self.arrays).plans()
+            for device in filter(partial(fits, self.arrays), plans):
+                self._take(device)
+            return not none
+        if self.run.objective is None and not rules:
+            for simple in (one_device, fill):
+                solve_by(partial(carry_out, simple), self.problem, self.run)
+        return True
 
     def _first_bound(self) -> None:
         """Report what the linear program proves."""
@@ -125,37 +132,21 @@ class Counting:
                 self.program.connect(r, nodes)
             if stranded:
                 continue
-            if self._take(*_options_in_order(self.chain, self.program, point, self.rank)):
+            device = self.chain.devices_of(*_options_in_order(self.chain, self.program, point))
+            if fits(self.arrays, device):
+                self._take(device)
                 return
             spare = 10.0 * spare or NARROWER
 
-    def _take(self, first: int, options: list[int]) -> bool:
-        """Report the plan of counts that are a walk, if need be in the order of a rule; whether it fits."""
-        device = self.chain.devices_of(first, options)
-        if not fits(self.arrays, device):
-            return False
-        orders = [rule for rule in self.problem.constraints if means(rule, InOrder)]
-        for each in [device, *(self._sorted(device, rule) for rule in orders)]:
-            plan = plan_of(self.arrays, self.chain.order, each)
-            if np.isfinite(plan.makespan):
-                schedule = solution_of(self.instance, self.arrays, plan)
-                judged = self.problem.evaluate(schedule)
-                if judged.feasible and judged.objective is not None:
-                    self.run.found(schedule, judged.objective)
-                    break
-        return True
-
-    def _sorted(self, device: IntArray, rule: InOrder) -> IntArray:
-        """The devices of layers in the order of a rule; a layer begins with one of its operators."""
-        position = np.argsort(self.chain.order)
-        starts = position[[self.instance.names.index(name) for name in rule.ops]]
-        layers = [self.chain.order[a:b] for a, b in pairwise([*starts.tolist(), int(2 * starts[-1] - starts[-2])])]
-        found = device.copy()
-        if len({len(layer) for layer in layers}) == 1:
-            ranks = np.asarray([self.rank[device[layer[0]]] for layer in layers])
-            for layer, row in zip(layers, np.argsort(ranks, kind="stable").tolist(), strict=True):
-                found[layer] = device[layers[row]]
-        return found
+    def _take(self, device: IntArray) -> None:
+        """Report the plan with these devices, if it obeys all rules."""
+        plan = plan_of(self.arrays, self.chain.order, device)
+        if np.isfinite(plan.makespan):
+            schedule = solution_of(self.instance, self.arrays, plan)
+            judged = self.problem.evaluate(schedule)
+            now = np.inf if self.run.objective is None else self.run.objective
+            if judged.feasible and judged.objective is not None and judged.objective < now * (1.0 - EQUAL):
+                self.run.found(schedule, judged.objective)
 
     def _counts(self, spare: float) -> IntArray | None:
         """Counts as HiGHS finds them, with a part of the memory left free."""
@@ -174,14 +165,11 @@ class Counting:
         return max(0.0, min(proof.bound * unit, ceiling))
 
 
-def _options_in_order(
-    chain: Chain, program: CountProgram, point: IntArray, rank: Sequence[int]
-) -> tuple[int, list[int]]:
+def _options_in_order(chain: Chain, program: CountProgram, point: IntArray) -> tuple[int, list[int]]:
     """The first operator's device, and the option of every module, for counts that are a walk.
 
     Each stretch is a trail (Hierholzer) from the device where it begins to the one where it ends. At every step, an
-    option that stays on the device is preferred, and otherwise one whose exit has a low ``rank``; the one that was
-    taken last at this place goes on, if it can. So equal layers stay together, and blocks follow the order of ranks.
+    option that stays on the device is preferred, so that layers stay together.
     """
     hands = [int(np.argmax(point[hand])) for hand in program.hand]
     found = []
@@ -192,26 +180,20 @@ def _options_in_order(
             for o in np.flatnonzero(point[columns]).tolist():
                 left.setdefault((k, int(modules[k].entry[o])), {})[o] = int(point[columns[o]])
         exits = [module.exit.tolist() for module in modules]
-        found += _trail(left, exits, hands[r], rank)
+        found += _trail(left, exits, hands[r])
     return hands[0], found
 
 
-def _trail(
-    left: dict[tuple[int, int], dict[int, int]], exits: list[list[int]], device: int, rank: Sequence[int]
-) -> list[int]:
+def _trail(left: dict[tuple[int, int], dict[int, int]], exits: list[list[int]], device: int) -> list[int]:
     """All options on one trail from place 0 on a device; ``left`` counts them and is used up."""
     period = len(exits)
     stack: list[tuple[int, int, int]] = [(0, device, -1)]
-    latest: dict[tuple[int, int], int] = {}
     trail: list[int] = []
     while stack:
         k, d, came = stack[-1]
         options = left.get((k, d))
         if options:
-            o = latest.get((k, d), -1)
-            if o not in options:
-                o = max(options, key=lambda o: (exits[k][o] == d, -rank[exits[k][o]]))
-            latest[k, d] = o
+            o = max(options, key=lambda o: (exits[k][o] == d, -exits[k][o]))
             options[o] -= 1
             if not options[o]:
                 del options[o]
@@ -241,8 +223,7 @@ def solve_layers(problem: Placement, run: Run) -> Outcome:
     """Count layers; solver "layers"."""
     instance = lower_unless_short(problem)
     besides = [rule for rule in problem.constraints if means(rule, Beside)]
-    orders = [rule for rule in problem.constraints if means(rule, InOrder)]
-    chain = chain_of(instance, besides, orders)
+    chain = chain_of(instance, besides)
     if chain is None:
         run.should_stop()  # whoever watches is told of every run
         reason = "the operators do not run one after the other, or too many lie between cut points"

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from itertools import combinations, islice, permutations
+from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
 
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.posed import by_layer, fastest_pass
+from opweave.problems.language.posed import fastest_pass, in_blocks
 from opweave.problems.language.rig import Rig
-from opweave.problems.language.rules import InOrder
 from opweave.problems.language.workload import Workload
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result, Status
-from opweave.problems.spec import Count, Seconds, Spec
+from opweave.problems.spec import Count, SecondsOrNone, Spec
 from opweave.problems.units import readable_seconds
 from opweave.solvers.questions.sweep import Sweep, sweep
 from opweave.solvers.run import Progress
 from opweave.solvers.solve import solve
-
-SOLVER = "layers"
-"""The solver of every question."""
-
-STEP = 256
-"""Contexts are multiples of this, as in llama.cpp."""
-
-GIB = 2**30
-
-LONGEST = 2**22
-"""Longest context that is looked at if the model names none."""
-
-MOST_ORDERS, CLOSE = 6, 1e-6
-"""Most orders of the devices that are tried, and the relative difference from the bound that ends the search."""
 
 MOST_MACHINES = 4
 """Most machines of which all sets are compared; of more, each alone, all but one, and all."""
@@ -62,7 +47,7 @@ class LongestContext(Spec):
     refused: Count | None
     proved: bool
     reason: str | None
-    seconds: Seconds | None
+    seconds: SecondsOrNone
     result: Result[Schedule] | None
 
 
@@ -73,6 +58,7 @@ def longest_context(
     *,
     seconds: float | None = None,
     constraints: Iterable[AnyConstraint] = (),
+    step: int = 256,
     time_limit: float | None = None,
 ) -> LongestContext:
     """Find the longest context that fits the devices, at a given speed if one is asked for.
@@ -83,13 +69,15 @@ def longest_context(
     Parameters
     ----------
     model, rig
-        The model and the devices.
+        The model, of which at most 4,194,304 tokens are asked if it names no longest context, and the devices.
     work
         Everything but the context.
     seconds
         Most seconds of a pass, with full caches; None if any plan will do.
     constraints
-        More side constraints.
+        More side constraints, such as :func:`~opweave.problems.language.posed.in_stages`.
+    step
+        Contexts are multiples of this; 256 in llama.cpp, 16 in vLLM.
     time_limit
         Seconds for each solve; None for no limit.
 
@@ -99,7 +87,7 @@ def longest_context(
         As :func:`~opweave.problems.language.posed.fastest_pass`.
     """
     more = tuple(constraints)
-    most, limit = model.longest or LONGEST, math.inf if seconds is None else seconds
+    most, limit = model.longest or 2**22, math.inf if seconds is None else seconds
 
     def settled(now: Progress) -> bool:
         """Whether there is a plan within the limit, or the proof that there is none."""
@@ -107,23 +95,23 @@ def longest_context(
 
     def answer(context: int, callback: Callable[[Progress], bool] | None) -> Result[Schedule]:
         problem = fastest_pass(model, rig, work.model_copy(update={"context": context}), constraints=more)
-        return solve(problem, solver=SOLVER, time_limit=time_limit, callback=callback)
+        return solve(problem, solver="layers", time_limit=time_limit, callback=callback)
 
-    steps = -(-most // STEP)
+    steps = -(-most // step)
     low, high, why, proved = 0, steps + 1, None, True
     while high - low > 1:
         tried = high - 1 if high == steps + 1 and low == 0 else (low + high) // 2
-        found = answer(min(tried * STEP, most), settled)
+        found = answer(min(tried * step, most), settled)
         if found.objective is not None and found.objective <= limit:
             low = tried
         elif found.bound is not None and found.bound > limit:
             high, proved, why = tried, True, f"no plan is faster than {readable_seconds(found.bound)} a pass"
         else:
             high, proved, why = tried, found.status is Status.INFEASIBLE, found.reason or "no plan was found in time"
-    context = min(low * STEP, most)
+    context = min(low * step, most)
     return LongestContext(
         context=context,
-        refused=None if high > steps else min(high * STEP, most),
+        refused=None if high > steps else min(high * step, most),
         proved=proved,
         reason=why,
         seconds=seconds,
@@ -131,69 +119,28 @@ def longest_context(
     )
 
 
-class InBlocks(Spec):
-    """The fastest plan that gives every device one block of layers.
-
-    Attributes
-    ----------
-    result
-        The plan, and what is proved for the order of its devices.
-    order
-        The devices in the order of their blocks, the host first; empty if there was no need to ask for one.
-    bound
-        Seconds that no plan beats, whatever the order.
-    """
-
-    result: Result[Schedule]
-    order: tuple[str, ...]
-    bound: float | None
-
-
 def fastest_in_blocks(
     model: LanguageModel, rig: Rig, work: Workload, *, time_limit: float | None = None, seed: int = 0
-) -> InBlocks:
+) -> Result[Schedule]:
     """Find the fastest plan that llama.cpp's options can carry out: blocks of layers, parts in host memory.
-
-    First the order of the devices is free. If a device then has several blocks, orders of the devices in use are tried.
 
     Parameters
     ----------
     model, rig, work
-        As for :func:`~opweave.problems.language.posed.fastest_pass`.
+        As for :func:`~opweave.problems.language.posed.fastest_pass`, with the rules of
+        :func:`~opweave.problems.language.posed.in_blocks`.
     time_limit
-        Seconds for each solve; None for no limit.
+        Seconds; None for no limit.
     seed
-        Seed of every solve.
+        Seed of the solver.
 
     Raises
     ------
     InvalidInputError
         As :func:`~opweave.problems.language.posed.fastest_pass`.
     """
-    rules = by_layer(model, rig, work)
-
-    def asked(order: tuple[str, ...]) -> Result[Schedule]:
-        more = (*rules, InOrder(ops=attention, devices=order)) if order else rules
-        return solve(fastest_pass(model, rig, work, constraints=more), solver=SOLVER, time_limit=time_limit, seed=seed)
-
-    free = asked(())
-    bound = free.bound
-    attention = tuple(f"layers.{number}.{layer.first}" for number, layer in enumerate(model.layers))
-    if free.solution is None or len(attention) < 2:
-        return InBlocks(result=free, order=(), bound=bound)
-    used = [device for device in dict.fromkeys(map(free.solution.device.__getitem__, attention)) if device != rig.host]
-    host = () if rig.host is None else (rig.host,)
-    natural = InOrder(ops=attention, devices=(*host, *used))
-    if not any(True for _ in natural.violations(fastest_pass(model, rig, work), free.solution)):
-        return InBlocks(result=free, order=(), bound=bound)
-    best, chosen = free, tuple[str, ...]()
-    for order in islice(permutations(used), MOST_ORDERS):
-        found = asked((*host, *order))
-        if found.objective is not None and (not chosen or found.objective < (best.objective or 0.0)):
-            best, chosen = found, (*host, *order)
-        if bound is not None and found.objective is not None and found.objective <= bound * (1.0 + CLOSE):
-            break
-    return InBlocks(result=best, order=chosen, bound=bound)
+    problem = fastest_pass(model, rig, work, constraints=in_blocks(model, rig, work))
+    return solve(problem, solver="layers", time_limit=time_limit, seed=seed)
 
 
 def which_machines(
@@ -224,20 +171,31 @@ def which_machines(
     InvalidInputError
         If the rig names no machines.
     """
-    names, more = tuple(rig.machines), tuple(constraints)
+    names = tuple(rig.machines)
     if not names:
         raise InvalidInputError("the rig names no machines; list the devices of each in machines={...}")
     sizes = range(1, len(names) + 1) if len(names) <= MOST_MACHINES else (1, len(names) - 1, len(names))
-    chosen = [used for size in sizes for used in combinations(names, size)]
+    chosen = [frozenset(used) for size in sizes for used in combinations(names, size)]
+    rigs = {" + ".join(filter(used.__contains__, names)): rig.without(frozenset(names) - used) for used in chosen}
+    return _compared(model, work, rig, ("machines", rigs), tuple(constraints), time_limit)
 
-    def on(used: tuple[str, ...]) -> Callable[[Placement], Placement]:
-        gone = frozenset(names) - frozenset(used)
-        return lambda _: fastest_pass(model, rig.without(gone) if gone else rig, work, constraints=more)
 
-    whole = fastest_pass(model, rig, work, constraints=more)
-    return sweep(
-        whole, {"machines": {" + ".join(used): on(used) for used in chosen}}, solver=SOLVER, time_limit=time_limit
-    )
+def _compared(
+    model: LanguageModel,
+    work: Workload,
+    whole: Rig,
+    choices: tuple[str, Mapping[str, Rig]],
+    kept: tuple[AnyConstraint, ...],
+    time_limit: float | None,
+) -> Sweep:
+    """One row for each rig."""
+
+    def on(rig: Rig) -> Callable[[Placement | None], Placement]:
+        return lambda _: fastest_pass(model, rig, work, constraints=kept)
+
+    what, rigs = choices
+    ways = {what: {name: on(rig) for name, rig in rigs.items()}}
+    return sweep(on(whole)(None), ways, solver="layers", time_limit=time_limit)
 
 
 def next_bytes(
@@ -245,7 +203,7 @@ def next_bytes(
     rig: Rig,
     work: Workload,
     *,
-    more: int = GIB,
+    more: int = 2**30,
     constraints: Iterable[AnyConstraint] = (),
     time_limit: float | None = None,
 ) -> Sweep:
@@ -270,12 +228,7 @@ def next_bytes(
     InvalidInputError
         As :func:`~opweave.problems.language.posed.fastest_pass`.
     """
-    kept = tuple(constraints)
-
-    def larger(name: str) -> Callable[[Placement], Placement]:
-        return lambda _: fastest_pass(model, rig.with_memory(name, more), work, constraints=kept)
-
-    choices: dict[str, Callable[[Placement], Placement]] = {"none": lambda problem: problem}
-    choices |= {device.name: larger(device.name) for device in rig.cluster.devices if device.memory_bytes is not None}
-    here = fastest_pass(model, rig, work, constraints=kept)
-    return sweep(here, {"more memory": choices}, solver=SOLVER, time_limit=time_limit)
+    sizes = {device.name: device.memory_bytes for device in rig.cluster.devices}
+    larger = {name: rig.with_memory(name, more) for name, size in sizes.items() if size is not None}
+    choices = "more memory", {"none": rig} | larger
+    return _compared(model, work, rig, choices, tuple(constraints), time_limit)

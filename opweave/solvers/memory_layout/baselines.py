@@ -35,6 +35,63 @@ FORGET = 64
 """Number of blocks after which those that have ended are dropped."""
 
 
+class Blocks(NamedTuple):
+    """Blocks and pools as the loops need them.
+
+    Attributes
+    ----------
+    begin, end, size
+        When a block begins and ends, and its bytes; none if it never lives. Shape (blocks,).
+    step
+        What an offset must be a multiple of. Shape (blocks, pools).
+    fixed, team
+        The given offset of every block, or less than 0, and its team. Shape (blocks,).
+    capacity
+        Bytes of every pool, ``NO_LIMIT`` for no limit. Shape (pools,).
+    apart_start, apart
+        For every block, the others that must not share its pool.
+    prefer
+        For every block, the pools that it may stand in, in the order in which they are tried, then ``NOWHERE``. Shape
+        (blocks, pools).
+    """
+
+    begin: IntArray
+    end: IntArray
+    size: IntArray
+    step: IntMatrix
+    fixed: IntArray
+    team: IntArray
+    capacity: IntArray
+    apart_start: IntArray
+    apart: IntArray
+    prefer: IntMatrix
+
+
+def blocks_of(instance: LayoutInstance) -> Blocks:
+    """The blocks of an instance; each tries its fastest pool first."""
+    apart = both_ways(len(instance), instance.apart[:, 0], instance.apart[:, 1])
+    seconds = np.where(instance.allowed, instance.seconds, np.inf)
+    order = np.argsort(seconds, axis=1, kind="stable")
+    prefer = np.where(np.take_along_axis(instance.allowed, order, axis=1), order, NOWHERE).astype(np.int64)
+    return Blocks(
+        begin=instance.begin,
+        end=instance.end,
+        size=np.where(instance.end > instance.begin, instance.bytes, 0),
+        step=np.maximum(instance.alignment[:, None], instance.pool_alignment),
+        fixed=instance.fixed,
+        team=instance.team,
+        capacity=instance.capacity,
+        apart_start=apart.start,
+        apart=apart.items,
+        prefer=prefer,
+    )
+
+
+def both_ways(count: int, first: IntArray, second: IntArray) -> Adjacency:
+    """The pairs as neighbours of each other."""
+    return Adjacency.from_pairs(count, np.concatenate([first, second]), np.concatenate([second, first]))
+
+
 def place(
     instance: LayoutInstance, order: IntArray, gap: int, waste: float = WASTE, prefer: IntMatrix | None = None
 ) -> Places:
@@ -51,57 +108,34 @@ def place(
     waste
         As :data:`WASTE`.
     prefer
-        For every block, the pools to try, in this order, then ``NOWHERE``; None for all pools, the fastest first. Shape
-        (blocks, pools).
+        As in :class:`Blocks`; None for the fastest pool first.
     """
-    count = len(instance)
+    blocks, count = blocks_of(instance), len(instance)
+    if prefer is not None:
+        blocks = blocks._replace(prefer=prefer)
     order = np.concatenate([order[instance.fixed[order] >= 0], order[instance.fixed[order] < 0]])
-    offset, pool = np.zeros(count, dtype=np.int64), np.full(count, NOWHERE, dtype=np.int64)
-    if prefer is None:
-        prefer = fastest_first(instance)
-    pairs = np.concatenate([instance.apart, instance.apart[:, ::-1]])
-    apart = Adjacency.from_pairs(count, pairs[:, 0].copy(), pairs[:, 1].copy())
-    step = np.maximum(instance.alignment[:, None], instance.pool_alignment)
-    size = np.where(instance.end > instance.begin, instance.bytes, 0)
     earliest = np.minimum.accumulate(instance.begin[order][::-1])[::-1].copy()
-    each = waste * float((instance.end - instance.begin).sum()) / max(1.0, float(size.sum()))
-    standing, teams = np.zeros((prefer.shape[1], len(order)), np.int64), np.full(count, NOWHERE, dtype=np.int64)
-    used = np.zeros(prefer.shape[1], dtype=np.int64)
-    fit(
-        instance.begin, instance.end, size, step, instance.fixed, instance.capacity, instance.team, apart.start,
-        apart.items, prefer, order, earliest, gap, each, offset, pool,
-        standing, used, teams,
-    )  # fmt: skip
-    return Places(offset, pool)
-
-
-def fastest_first(instance: LayoutInstance) -> IntMatrix:
-    """The pools of every block in the order in which they are tried. Shape (blocks, pools)."""
-    seconds = np.where(instance.allowed, instance.seconds, np.inf)
-    order = np.argsort(seconds, axis=1, kind="stable")
-    return np.where(np.take_along_axis(instance.allowed, order, axis=1), order, NOWHERE).astype(np.int64)
+    each = waste * float((instance.end - instance.begin).sum()) / max(1.0, float(blocks.size.sum()))
+    places = Places(np.zeros(count, dtype=np.int64), np.full(count, NOWHERE, dtype=np.int64))
+    pools, teams = len(blocks.capacity), np.full(count, NOWHERE, dtype=np.int64)
+    standing, used = np.zeros((pools, len(order)), dtype=np.int64), np.zeros(pools, dtype=np.int64)
+    fit(blocks, order, earliest, gap, each, places.offset, places.pool, standing, used, teams)
+    return places
 
 
 @helper
-def _rounded(value: int, step: int) -> int:
+def rounded(value: int, step: int) -> int:
+    """The least multiple of a step that is no smaller."""
     return (value + step - 1) // step * step
 
 
 @helper
-def _gap(
-    begin: IntArray,
-    end: IntArray,
-    size: IntArray,
-    offset: IntArray,
-    standing: IntArray,
-    used: int,
-    j: int,
-    step: int,
-    fixed: int,
-    gap: int,
-    waste: float,
+def gap_for(
+    blocks: Blocks, j: int, p: int, offset: IntArray, standing: IntArray, used: int, gap: int, waste: float
 ) -> int:
-    """Where block j goes in a pool whose blocks ``standing[:used]`` are sorted by offset; ``NOWHERE`` if nowhere."""
+    """Where block j goes in pool p, whose blocks ``standing[:used]`` are sorted by offset; ``NOWHERE`` if nowhere."""
+    begin, end, size = blocks.begin, blocks.end, blocks.size
+    step, fixed = blocks.step[j, p], blocks.fixed[j]
     at, below = 0, NOWHERE
     found, least = NOWHERE, np.inf
     for n in range(used):
@@ -123,12 +157,14 @@ def _gap(
                 cost = apart + waste * (cost - size[j])
             if cost < least:
                 found, least = where, cost
-        top = _rounded(low + size[i], step)
+        top = rounded(low + size[i], step)
         if top > at:
             at, below = top, i
     if fixed >= 0:
-        return fixed
-    return at if found < 0 else found
+        at = fixed
+    elif found >= 0:
+        at = found
+    return at if at + size[j] <= blocks.capacity[p] else NOWHERE
 
 
 @helper
@@ -143,7 +179,7 @@ def _forget(end: IntArray, standing: IntArray, used: int, moment: int) -> int:
 
 
 @helper
-def _stand(offset: IntArray, standing: IntArray, count: int, j: int, at: int) -> None:
+def stand(offset: IntArray, standing: IntArray, count: int, j: int, at: int) -> None:
     """Put block j among those that stand in a pool, in the order of their offsets."""
     n = count
     while n > 0 and offset[standing[n - 1]] > at:
@@ -152,18 +188,18 @@ def _stand(offset: IntArray, standing: IntArray, count: int, j: int, at: int) ->
     standing[n] = j
 
 
+@helper
+def is_welcome(blocks: Blocks, j: int, p: int, pool: IntArray) -> bool:
+    """Whether no block stands in a pool that block j must not share."""
+    welcome = True
+    for e in range(blocks.apart_start[j], blocks.apart_start[j + 1]):
+        welcome = welcome and pool[blocks.apart[e]] != p
+    return welcome
+
+
 @loop
 def fit(
-    begin: IntArray,
-    end: IntArray,
-    size: IntArray,
-    step: IntMatrix,
-    fixed: IntArray,
-    capacity: IntArray,
-    team: IntArray,
-    apart_start: IntArray,
-    apart: IntArray,
-    prefer: IntMatrix,
+    blocks: Blocks,
     order: IntArray,
     earliest: IntArray,
     gap: int,
@@ -174,42 +210,29 @@ def fit(
     used: IntArray,
     teams: IntArray,
 ) -> None:
-    """Place blocks in an order. Shapes as in :func:`place`.
+    """Place blocks in an order.
 
     ``earliest`` is the first begin of each block in the order and all later ones: what has ended by then is forgotten.
     What stands in every pool, how many those are, and the pool of every team go to the last three arrays.
     """
-    pools = len(capacity)
     for turn in range(len(order)):
         j = order[turn]
-        if turn % FORGET == 0:
-            for p in range(pools):
-                used[p] = _forget(end, standing[p], used[p], earliest[turn])
-        for k in range(pools):
-            p = prefer[j, k]
-            if p < 0:
-                break
-            if teams[team[j]] >= 0 and teams[team[j]] != p:
+        team, size = blocks.team[j], blocks.size[j]
+        for p in range(len(used) if turn % FORGET == 0 else 0):
+            used[p] = _forget(blocks.end, standing[p], used[p], earliest[turn])
+        for k in range(len(used)):
+            p = blocks.prefer[j, k]
+            if p < 0 or (teams[team] >= 0 and teams[team] != p) or not is_welcome(blocks, j, p, pool):
                 continue
-            alone = True
-            for e in range(apart_start[j], apart_start[j + 1]):
-                alone = alone and pool[apart[e]] != p
-            if not alone:
-                continue
-            if size[j] == 0:
-                offset[j] = max(fixed[j], 0)
-                pool[j] = p
-                break
-            at = _gap(begin, end, size, offset, standing[p], used[p], j, step[j, p], fixed[j], gap, waste)
-            if at < 0 or at + size[j] > capacity[p]:
-                continue
-            _stand(offset, standing[p], used[p], j, at)
-            used[p] += 1
-            offset[j] = at
-            pool[j] = p
+            at = max(blocks.fixed[j], 0)
+            if size > 0:
+                at = gap_for(blocks, j, p, offset, standing[p], used[p], gap, waste)
+                if at < 0:
+                    continue
+                stand(offset, standing[p], used[p], j, at)
+                used[p] += 1
+            offset[j], pool[j], teams[team] = at, p, p
             break
-        if pool[j] >= 0:
-            teams[team[j]] = pool[j]
 
 
 class Rule(NamedTuple):
@@ -220,10 +243,6 @@ class Rule(NamedTuple):
     about: str
 
 
-def _as_listed(instance: LayoutInstance) -> IntArray:
-    return np.arange(len(instance))
-
-
 def _largest_first(instance: LayoutInstance) -> IntArray:
     return np.argsort(-instance.bytes, kind="stable")
 
@@ -231,10 +250,6 @@ def _largest_first(instance: LayoutInstance) -> IntArray:
 def _largest_and_last_first(instance: LayoutInstance) -> IntArray:
     """Blocks by size, the largest first; of equal ones, the last in the list comes first, as in both runtimes."""
     return np.lexsort([-np.arange(len(instance)), -instance.bytes])
-
-
-def _first_alive_first(instance: LayoutInstance) -> IntArray:
-    return np.argsort(instance.begin, kind="stable")
 
 
 def _first_and_longest_alive_first(instance: LayoutInstance) -> IntArray:
@@ -251,12 +266,16 @@ def _fullest_first(instance: LayoutInstance) -> IntArray:
 
 
 RULES = {
-    "first_fit": Rule(_as_listed, FIRST_GAP, "every storage as low as it can stand, in the order of the problem"),
+    "first_fit": Rule(
+        lambda instance: np.arange(len(instance)),
+        FIRST_GAP,
+        "every storage as low as it can stand, in the order of the problem",
+    ),
     "nearest_end": Rule(
         _first_and_longest_alive_first, NEAREST_END, "an allocator that knows lifetimes: beside what ends with it"
     ),
     "onnxruntime": Rule(
-        _first_alive_first,
+        lambda instance: np.argsort(instance.begin, kind="stable"),
         SMALLEST_GAP,
         "ONNX Runtime: in the order in which they begin to live, into the smallest gap",
     ),
@@ -271,6 +290,12 @@ RULES = {
     ),
 }
 """The rules by name, in the order in which ``auto`` begins with them."""
+
+
+def by_rule(rule: Rule, instance: LayoutInstance) -> Places:
+    """The layout of a rule."""
+    return place(instance, rule.order(instance), rule.gap)
+
 
 WASTES = (0.003, 0.01, 0.1, 0.3)
 """What waste counts for more allocators: of ten thousands of storages, they are the best that there is."""
@@ -314,7 +339,7 @@ def _reach(instance: LayoutInstance, standing: list[int], j: int, top: IntArray)
     return int(top[rows[together]].max(initial=0))
 
 
-def carry_out(rule: Callable[[LayoutInstance], Places], problem: MemoryLayout, run: Run) -> None:
+def carry_out(build: Callable[[LayoutInstance], Places], problem: MemoryLayout, run: Run) -> None:
     """Report the layout of a rule.
 
     Raises
@@ -326,7 +351,7 @@ def carry_out(rule: Callable[[LayoutInstance], Places], problem: MemoryLayout, r
     reason = contradiction(instance)
     if reason is not None:
         raise NoPlanError(reason)
-    places = rule(instance)
+    places = build(instance)
     if (places.pool < 0).any():
         raise NoPlanError("with this rule, a storage fits into no pool that it may stand in")
     report(problem, instance, places, run)
@@ -342,7 +367,7 @@ def solve_baselines(problem: MemoryLayout, run: Run) -> Outcome:
         run.proved(int(instance.live.max(initial=0)), "live bytes")
     run.enter("greedy rules")
     for rule in RULES.values():
-        report(problem, instance, place(instance, rule.order(instance), rule.gap), run)
+        report(problem, instance, by_rule(rule, instance), run)
         if run.should_stop():
             return Outcome(run.termination())
     order = _first_and_longest_alive_first(instance)
@@ -353,13 +378,10 @@ def solve_baselines(problem: MemoryLayout, run: Run) -> Outcome:
     return Outcome(run.termination())
 
 
-def _placed(rule: Rule, instance: LayoutInstance) -> Places:
-    return place(instance, rule.order(instance), rule.gap)
+BUILDERS: dict[str, tuple[Callable[[LayoutInstance], Places], str]] = {
+    **{name: (partial(by_rule, rule), rule.about) for name, rule in RULES.items()},
+    "executorch": (executorch, "ExecuTorch: objects, which storages by size share in turns or in layers"),
+}
 
-
-_BUILDERS: dict[str, tuple[Callable[[LayoutInstance], Places], str]]
-_BUILDERS = {name: (partial(_placed, rule), rule.about) for name, rule in RULES.items()}
-_BUILDERS["executorch"] = (executorch, "ExecuTorch: objects, which storages by size share in turns or in layers")
-
-for _name, (_build, _about) in _BUILDERS.items():
+for _name, (_build, _about) in BUILDERS.items():
     register_rule(MemoryLayout, _name, partial(carry_out, _build), _about, supports=(VIOLATIONS,), baseline=True)

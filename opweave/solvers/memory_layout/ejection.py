@@ -111,23 +111,12 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
     by_top[: len(rows)] = by_highest[: len(rows)] = rows[np.argsort(at[rows], kind="stable")]
     waiting[: count - len(rows)] = np.flatnonzero(at < 0)
     scalars = np.asarray([len(rows), count - len(rows), 1 + seed * 7919 % (LARGEST_LUCK - 1)], dtype=np.int64)
+    stands, known = (at >= 0).astype(np.int64), np.zeros((2, count), dtype=np.int64)
+    level, following = np.zeros((2, space.sections), dtype=np.int64)
     return Crowd(
-        stands=(at >= 0).astype(np.int64),
-        lowest=lowest,
-        top=top,
-        highest=highest,
-        weight=plain.copy(),
-        plain=plain,
-        by_top=by_top,
-        by_highest=by_highest,
-        waiting=waiting,
-        below=below,
-        above=above,
-        level=np.zeros(space.sections, dtype=np.int64),
-        following=np.zeros(space.sections, dtype=np.int64),
-        known=np.zeros((2, count), dtype=np.int64),
-        scalars=scalars,
-    )
+        stands, lowest, top, highest, plain.copy(), plain, by_top, by_highest, waiting, below, above, level, following,
+        known, scalars,
+    )  # fmt: skip
 
 
 @helper

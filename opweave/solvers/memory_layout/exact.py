@@ -29,8 +29,6 @@ from opweave.solvers.memory_layout.sections import (
     Space,
     choices,
     live_bytes,
-    outline_of,
-    part_of,
     sections_of,
     space_in,
     window_of,
@@ -114,7 +112,7 @@ def grown(space: Space, height: int, seed: int, share: float, tries: int, should
         elif new:
             steps = STEPS * max(new, LEAST_NEW)
             states += steps
-            window = outline_of(space, rows, low, high)
+            window = window_of(space, rows, low, high, members=False)
             found = ejected(window, offset[rows], height, seed, steps, should_stop)
             if found is None:
                 return Decision(UNDECIDED, None, states)
@@ -172,9 +170,6 @@ FIRST_STATES, GROWTH = 4, 4
 
 SHARES = (1.0, 0.5, 0.2, 0.05)
 """Shares of its distance from the bound by which local search lowers a layout."""
-
-WINDOW, WINDOWS = 2, 8
-"""Sections on either side of a peak in a first window, which grows by turns, and number of peaks."""
 
 LARGE = 1_500
 """Storages above which heights in the middle come before the lower bound, which takes long."""
@@ -239,13 +234,11 @@ class Arena:
             self._grow_within(self.bound, FIRST_SHARES[0], len(PORTFOLIO))
         source = choices(self.space, self.run.seed)
         while not self.settled():
-            rounds = list(islice(source, len(PORTFOLIO)))
             if count > LARGE:
                 self._grow(per_storage)
                 self._eject(per_storage * FIRST_STEPS // count)
             before = self.states
-            self._narrow_windows(next(source), per_storage)
-            self._narrow(rounds, per_storage)
+            self._narrow(list(islice(source, len(PORTFOLIO))), per_storage)
             spent = max(self.states - before, per_storage * count) // 2
             self._eject(spent)
             per_storage *= GROWTH
@@ -286,26 +279,6 @@ class Arena:
             if self.run.should_stop():
                 break
         return False
-
-    def _narrow_windows(self, choice: Choice, per_storage: int) -> None:
-        """Raise the bound by sections around its peak that cannot be packed, whatever lies elsewhere."""
-        if per_storage == FIRST_STATES or len(self.rows) < 2 * WINDOW:
-            return
-        space = self.space
-        live = live_bytes(space.size, space.first, space.after, space.sections)
-        width = WINDOW * per_storage // FIRST_STATES
-        for peak in np.argsort(-live, kind="stable")[:WINDOWS].tolist():
-            while self.bound < self.height and not self.settled():
-                inside = (space.first <= peak + width) & (space.after > peak - width)
-                if inside.all():
-                    return
-                window = part_of(space, inside)
-                rank = Choice(choice.branching, choice.rank[inside], np.ones(window.sections))
-                decision = pack(window, self.bound, rank, per_storage * len(window.size), self.run.should_stop)
-                self.states += decision.states
-                if decision.answer != REFUTED:
-                    break
-                self._raise(self.bound + 1, "windows of time")
 
     def _grow(self, per_storage: int) -> None:
         """Lay out from its peak outward, at its bound and in the middle between that and its best layout."""

@@ -7,7 +7,7 @@ contains both, so sections replace time. A storage is in consecutive sections, `
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -23,7 +23,17 @@ SIZE, ALIGNMENT, FIXED, FIRST, AFTER = range(5)
 """Rows of a space's columns."""
 
 
-class Space(NamedTuple):
+class _Row:
+    """A row of a space's columns."""
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+
+    def __get__(self, space: Any, _: object = None) -> IntArray:
+        return cast("IntArray", space.columns[self.row])
+
+
+class _Space(NamedTuple):
     """Storages of one arena, all with at least one byte.
 
     Attributes
@@ -43,35 +53,15 @@ class Space(NamedTuple):
     kin_start: IntArray
     kin: IntArray
 
-    @property
-    def size(self) -> IntArray:
-        """Bytes of every storage."""
-        column: IntArray = self.columns[SIZE]
-        return column
 
-    @property
-    def alignment(self) -> IntArray:
-        """What divides the offset of every storage."""
-        column: IntArray = self.columns[ALIGNMENT]
-        return column
+class Space(_Space):
+    """The same with names for the rows of the columns."""
 
-    @property
-    def fixed(self) -> IntArray:
-        """The given offset of every storage, or ``FREE``."""
-        column: IntArray = self.columns[FIXED]
-        return column
-
-    @property
-    def first(self) -> IntArray:
-        """The first section of every storage."""
-        column: IntArray = self.columns[FIRST]
-        return column
-
-    @property
-    def after(self) -> IntArray:
-        """The section after the last of every storage."""
-        column: IntArray = self.columns[AFTER]
-        return column
+    size = _Row(SIZE)
+    alignment = _Row(ALIGNMENT)
+    fixed = _Row(FIXED)
+    first = _Row(FIRST)
+    after = _Row(AFTER)
 
     @property
     def sections(self) -> int:
@@ -124,13 +114,23 @@ def space_of(
     size: IntArray,
     alignment: IntArray,
     fixed: IntArray,
+    *,
+    members: bool = True,
 ) -> Space:
-    """The space of storages that have bytes and are live for some time. Each array has shape (storages,)."""
+    """The space of storages that have bytes and are live for some time, without ``members`` if nothing asks for them.
+
+    Each array has shape (storages,).
+    """
     first, after, count = sections_of(begin, end)
-    members = members_of(first, after, count)
-    kin = _kin(np.stack([first, after, alignment, np.where(fixed < 0, FREE, np.arange(len(first)))]))
     columns = np.stack([size, alignment, fixed, first, after]).astype(np.int64)
-    return Space(columns, members.start, members.items, kin.start, kin.items)
+    inside, kin = (
+        Adjacency.from_pairs(count, first[:0], first[:0]),
+        Adjacency.from_pairs(len(size), first[:0], first[:0]),
+    )
+    if members:
+        inside = members_of(first, after, count)
+        kin = _kin(np.stack([first, after, alignment, np.where(fixed < 0, FREE, np.arange(len(first)))]))
+    return Space(columns, inside.start, inside.items, kin.start, kin.items)
 
 
 def space_in(instance: LayoutInstance, rows: IntArray, pool: int) -> Space:
@@ -159,35 +159,10 @@ def _kin(keys: IntMatrix) -> Adjacency:
     return Adjacency.from_pairs(count, column[apart], other[apart])
 
 
-def part_of(space: Space, chosen: BoolArray) -> Space:
-    """The space of some of its storages."""
-    return space_of(
-        space.first[chosen],
-        space.after[chosen],
-        space.size[chosen],
-        space.alignment[chosen],
-        space.fixed[chosen],
-    )
-
-
-def window_of(space: Space, rows: IntArray, low: int, high: int) -> Space:
-    """The space of the storages of some sections: those from ``low`` to before ``high``, and no time beyond."""
-    return space_of(
-        np.clip(space.first[rows], low, high),
-        np.clip(space.after[rows], low, high),
-        space.size[rows],
-        space.alignment[rows],
-        space.fixed[rows],
-    )
-
-
-def outline_of(space: Space, rows: IntArray, low: int, high: int) -> Space:
-    """The space of :func:`window_of` without members and kin, which local search does not need."""
-    first, after, count = sections_of(np.clip(space.first[rows], low, high), np.clip(space.after[rows], low, high))
-    none, size = np.zeros(0, dtype=np.int64), space.size[rows]
-    starts, kin = np.zeros(count + 1, dtype=np.int64), np.zeros(len(rows) + 1, dtype=np.int64)
-    columns = np.stack([size, space.alignment[rows], space.fixed[rows], first, after])
-    return Space(columns, starts, none, kin, none)
+def window_of(space: Space, rows: IntArray | BoolArray, low: int, high: int, *, members: bool = True) -> Space:
+    """The space of some storages in the sections from ``low`` to before ``high``, and no time beyond."""
+    first, after = (np.clip(each[rows], low, high) for each in (space.first, space.after))
+    return space_of(first, after, space.size[rows], space.alignment[rows], space.fixed[rows], members=members)
 
 
 BY_SECTION, BY_STORAGE = 0, 1

@@ -26,9 +26,8 @@ LONGEST_TRAIL = 1 << 25
 """Most values that are saved. Only what is used takes memory."""
 
 GROUND, REST, LOWEST, LOW, HIGH, CROSSING, STARTING = 0, 1, 2, 3, 4, 5, 6
-SECTION_ROWS = 7
+SECTION_ROWS, STORAGE_ROWS = 7, 4
 EARLIEST, WHY_LOW, WHY_HIGH, PLACED = 0, 1, 2, 3
-STORAGE_ROWS = 4
 TOP, NODE, QUEUED, BAD_LOW, BAD_HIGH, DEPTH, ANSWER = 0, 1, 2, 3, 4, 5, 6
 
 
@@ -287,13 +286,7 @@ def empty_stack(space: Space, blame: FloatArray) -> Stack:
     columns[WHY_LOW] = sections
     values = np.concatenate([rows.ravel(), columns.ravel()])
     most = min(LONGEST_TRAIL, len(values) * (count + sections + 2))
-    return Stack(
-        values=values,
-        offset=np.zeros(count, dtype=np.int64),
-        blame=blame,
-        stamp=np.full(len(values), -1, dtype=np.int64),
-        trail=np.empty((2, most), dtype=np.int64),
-        queue=np.arange(sections, dtype=np.int64),
-        waits=np.ones(sections, dtype=np.int64),
-        scalars=np.asarray([0, 0, sections, 0, 0, -1, 1], dtype=np.int64),
-    )
+    offset, stamp = np.zeros(count, dtype=np.int64), np.full(len(values), -1, dtype=np.int64)
+    queue, waits = np.arange(sections, dtype=np.int64), np.ones(sections, dtype=np.int64)
+    scalars = np.asarray([0, 0, sections, 0, 0, -1, 1], dtype=np.int64)
+    return Stack(values, offset, blame, stamp, np.empty((2, most), dtype=np.int64), queue, waits, scalars)

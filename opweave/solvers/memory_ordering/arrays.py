@@ -27,7 +27,7 @@ class OrderingArrays(NamedTuple):
 
     ``made`` holds the bytes that every operator adds to the live bytes; ``stay`` also includes results that no operator
     reads, and the workspace. ``counts`` marks the storages that ever count (read by some operator, or kept).
-    ``script`` says once more, in one piece, what the step of an operator does, from ``start[v]`` on: made, stay, where
+    ``script`` says once more, in one piece, what the step of an operator does, from ``script[v]`` on: made, stay, where
     the reads end from here, (storage, bytes that can die) of every read, (storage, bytes, slots) of what it overwrites.
     """
 
@@ -37,8 +37,6 @@ class OrderingArrays(NamedTuple):
     producer: IntArray
     made: IntArray
     stay: IntArray
-    reads_start: IntArray
-    reads: IntArray
     readers_start: IntArray
     readers: IntArray
     before_start: IntArray
@@ -48,14 +46,12 @@ class OrderingArrays(NamedTuple):
     over_start: IntArray
     over: IntArray
     slots: IntArray
-    start: IntArray
     script: IntArray
     start_bytes: int
 
 
 def arrays_of(instance: OrderingInstance) -> OrderingArrays:
     """Flatten an instance."""
-    start, script = _scripts(instance)
     return OrderingArrays(
         size=instance.size,
         kept=instance.kept,
@@ -63,8 +59,6 @@ def arrays_of(instance: OrderingInstance) -> OrderingArrays:
         producer=instance.producer,
         made=instance.made(),
         stay=instance.stay(),
-        reads_start=instance.reads.start,
-        reads=instance.reads.items,
         readers_start=instance.readers.start,
         readers=instance.readers.items,
         before_start=instance.before.start,
@@ -74,17 +68,17 @@ def arrays_of(instance: OrderingInstance) -> OrderingArrays:
         over_start=instance.overwrite.start,
         over=instance.overwrite.items,
         slots=instance.slots,
-        start=start,
-        script=script,
+        script=_script(instance),
         start_bytes=instance.start_bytes(),
     )
 
 
-def _scripts(instance: OrderingInstance) -> tuple[IntArray, IntArray]:
+def _script(instance: OrderingInstance) -> IntArray:
     """What the step of every operator does, in one piece; see :class:`OrderingArrays`."""
-    reads, over = np.diff(instance.reads.start), np.diff(instance.overwrite.start)
-    start = np.concatenate([[0], np.cumsum(3 + 2 * reads + 3 * over)])
+    reads, over, count = np.diff(instance.reads.start), np.diff(instance.overwrite.start), instance.operators
+    start = count + 1 + np.concatenate([[0], np.cumsum(3 + 2 * reads + 3 * over)])
     script, at = np.zeros(start[-1], dtype=np.int64), start[:-1]
+    script[: count + 1] = start
     script[at], script[at + 1], script[at + 2] = instance.made(), instance.stay(), 3 + 2 * reads
     for rows, offset, width in ((instance.reads, 3 + 0 * reads, 2), (instance.overwrite, 3 + 2 * reads, 3)):
         heads, items = rows.heads(), rows.items
@@ -93,7 +87,7 @@ def _scripts(instance: OrderingInstance) -> tuple[IntArray, IntArray]:
         script[place + 1] = instance.size[items] * (~instance.kept[items] if width == 2 else 1)
         if width == 3:
             script[place + 2] = instance.slots
-    return start, script
+    return script
 
 
 def with_arcs(arrays: OrderingArrays, early: IntArray, late: IntArray) -> OrderingArrays:
@@ -121,15 +115,15 @@ def arcs_ahead(arrays: OrderingArrays, sign: int) -> tuple[IntArray, IntArray]:
 
 
 @helper
-def step(start: IntArray, script: IntArray, v: int, live: int, left: IntArray, sign: int) -> tuple[int, int]:
+def step(script: IntArray, v: int, live: int, left: IntArray, sign: int) -> tuple[int, int]:
     """Stable footprint of v's step, and the live bytes on its far side.
 
     ``live`` are the bytes live on the near side. When no other reader lies on the far side, running v frees a storage
-    that it reads, and undoing v makes it live again. ``start`` and ``script`` are those of the arrays.
+    that it reads, and undoing v makes it live again.
     """
     last = (1 + sign) // 2
-    at = start[v]
-    middle, end = at + script[at + 2], start[v + 1]
+    at, end = script[v], script[v + 1]
+    middle = at + script[at + 2]
     dying = 0
     for k in range(at + 3, middle, 2):
         if left[script[k]] == last:
@@ -150,9 +144,9 @@ def step(start: IntArray, script: IntArray, v: int, live: int, left: IntArray, s
 
 
 @helper
-def pass_over(start: IntArray, script: IntArray, v: int, left: IntArray, sign: int) -> None:
+def pass_over(script: IntArray, v: int, left: IntArray, sign: int) -> None:
     """Update the reader counts for running (+1) or undoing (-1) v."""
-    at = start[v]
+    at = script[v]
     for k in range(at + 3, at + script[at + 2], 2):
         left[script[k]] -= sign
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import heapify, heappop, heappush
 
+import networkx as nx
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower, summed
@@ -44,7 +45,7 @@ def greedy(arrays: OrderingArrays, sign: int) -> IntArray:
     A ready operator's footprint changes only when it becomes the one that decides whether a storage that it reads stays
     live. It only falls, so the operator is pushed again, and older entries are skipped.
     """
-    start, script = arrays.start.tolist(), arrays.script.tolist()
+    script = arrays.script.tolist()
     first, ahead = (each.tolist() for each in arcs_ahead(arrays, sign))
     readers_start, readers = arrays.readers_start.tolist(), arrays.readers.tolist()
     waiting, left = np.diff(arcs_ahead(arrays, -sign)[0]).tolist(), initial_left(arrays, sign).tolist()
@@ -54,7 +55,7 @@ def greedy(arrays: OrderingArrays, sign: int) -> IntArray:
     changed = [v for v, count in enumerate(waiting) if count == 0]
     while changed or heap:
         for v in changed:
-            cost, far = step(start, script, v, live, left, sign)
+            cost, far = step(script, v, live, left, sign)
             heappush(heap, (cost - live, far - live, v))
         v = heappop(heap)[-1]
         changed = []
@@ -62,12 +63,12 @@ def greedy(arrays: OrderingArrays, sign: int) -> IntArray:
             continue
         done[v] = True
         order.append(v)
-        _, live = step(start, script, v, live, left, sign)
-        pass_over(start, script, v, left, sign)
+        _, live = step(script, v, live, left, sign)
+        pass_over(script, v, left, sign)
         for w in ahead[first[v] : first[v + 1]]:
             waiting[w] -= 1
             changed += [w] if waiting[w] == 0 else []
-        for k in range(start[v] + 3, start[v] + script[start[v] + 2], 2):
+        for k in range(script[v] + 3, script[v] + script[script[v] + 2], 2):
             if left[script[k]] == 1 and script[k + 1] > 0:
                 alone = readers[readers_start[script[k]] : readers_start[script[k] + 1]]
                 changed += [w for w in alone if waiting[w] == 0 and not done[w]]
@@ -200,29 +201,10 @@ def definition(instance: OrderingInstance) -> IntArray:
 
 def rpo(instance: OrderingInstance) -> IntArray:
     """Reverse post-order of a depth-first search from the first operators, successors in the order of the file."""
-    return _post_order(instance.before, instance.after)[::-1].copy()
-
-
-def _post_order(arriving: Adjacency, leaving: Adjacency) -> IntArray:
-    """Depth-first post-order along ``leaving``, from the operators without arriving arcs. Iterative."""
-    start, items = leaving.start.tolist(), leaving.items.tolist()
-    following = list(start[:-1])
-    seen = [False] * len(leaving)
-    order: list[int] = []
-    for root in np.flatnonzero(np.diff(arriving.start) == 0).tolist():
-        stack = [root]
-        seen[root] = True
-        while stack:
-            v = stack[-1]
-            while following[v] < start[v + 1] and seen[items[following[v]]]:
-                following[v] += 1
-            if following[v] == start[v + 1]:
-                order.append(v)
-                stack.pop()
-            else:
-                seen[items[following[v]]] = True
-                stack.append(items[following[v]])
-    return np.asarray(order, dtype=np.int64)
+    graph = nx.DiGraph()
+    graph.add_nodes_from(np.flatnonzero(np.diff(instance.before.start) == 0).tolist())
+    graph.add_edges_from(zip(instance.after.heads().tolist(), instance.after.items.tolist(), strict=True))
+    return np.asarray([*nx.dfs_postorder_nodes(graph)][::-1], dtype=np.int64)
 
 
 BY_NAME: dict[str, Order] = {

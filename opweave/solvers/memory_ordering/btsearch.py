@@ -156,15 +156,19 @@ STOP_INTERVAL = 256
 
 
 @dataclass(slots=True)
-class _Frame:
-    """A state on the path, with the moves still to be tried there.
+class _State:
+    """A state that was reached: the least metric so far, and what is ready and can be tried there."""
 
-    ``owed`` is the least amount that the remaining steps add to the metric.
-    """
-
+    metric: int
     ready: Sequence[int]
     moves: Sequence[Move]
-    metric: int
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A state on the path; ``owed`` is the least amount that the remaining steps add to the metric."""
+
+    state: _State
     owed: int
     live: int
     tried: int = 0
@@ -208,19 +212,19 @@ class _Search:
     found: Callable[[list[int], int], object]
 
     def __post_init__(self) -> None:
-        self._seen: dict[int, int] = {}
-        self._parsed: dict[int, tuple[Sequence[int], Sequence[Move]]] = {}
+        self._seen: dict[int, _State] = {}
 
     def complete(self) -> bool:
         """Search until every order is covered (True) or it has to stop (False)."""
         if self.operators == 0:
             self._keep(self.metric)
             return True
-        frames = [self._frame(self.walk.first_ready(), self.metric, sum(self.least or ()))]
+        first = self._reached(self.walk.first_ready(), self.metric)
+        frames = [_Frame(first, sum(self.least or ()), self.walk.live)]
         moved = 0
         while frames:
             frame = frames[-1]
-            if frame.tried == len(frame.moves):
+            if frame.tried == len(frame.state.moves):
                 frames.pop()
                 if frames:
                     self.walk.undo(frames[-1].live)
@@ -235,39 +239,32 @@ class _Search:
 
     def _child(self, frame: _Frame) -> _Frame | None:
         """Make the next move of a state; return the state that it leads to, or None when that state is pruned."""
-        move = frame.moves[frame.tried]
+        move = frame.state.moves[frame.tried]
         frame.tried += 1
-        metric = self.combine(frame.metric, move.cost)
+        metric = self.combine(frame.state.metric, move.cost)
         owed = frame.owed - self.least[move.operator] if self.least else 0
         if self.least is not None and self.ceiling is not None and metric + owed >= self.ceiling:
             return None
-        if not self._improves(self.walk.state | 1 << move.operator, metric):
+        state = self._seen.get(self.walk.state | 1 << move.operator)
+        if state is not None and metric >= state.metric:
             return None
         enabled = self.walk.run(move)
         if len(self.walk.path) == self.operators:
             self._keep(metric)
             self.walk.undo(frame.live)
             return None
-        return self._frame([v for v in frame.ready if v != move.operator] + enabled, metric, owed)
+        if state is None:
+            state = self._reached([v for v in frame.state.ready if v != move.operator] + enabled, metric)
+        state.metric = metric
+        return _Frame(state, owed, self.walk.live)
 
-    def _improves(self, state: int, metric: int) -> bool:
-        """Whether a state is new or reached with a better metric than before; remembers the metric."""
-        known = self._seen.get(state)
-        if known is not None and metric >= known:
-            return False
-        self._seen[state] = metric
-        return True
-
-    def _frame(self, ready: Sequence[int], metric: int, owed: int) -> _Frame:
-        parsed = self._parsed.get(self.walk.state)
-        if parsed is None:
-            moves = self.walk.moves(ready)
-            if self.least is not None:
-                moves.sort(key=lambda move: (move.cost, move.live))
-            parsed = ready, moves
-            if self.walk.state in self._seen:
-                self._parsed[self.walk.state] = parsed
-        return _Frame(*parsed, metric, owed, self.walk.live)
+    def _reached(self, ready: Sequence[int], metric: int) -> _State:
+        """Remember the present state, which is reached for the first time."""
+        moves = self.walk.moves(ready)
+        if self.least is not None:
+            moves.sort(key=lambda move: (move.cost, move.live))
+        state = self._seen[self.walk.state] = _State(metric, ready, moves)
+        return state
 
     def _keep(self, metric: int) -> None:
         if self.ceiling is None or metric < self.ceiling:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opweave.formulations.memory_ordering import milp, ordering_ilp  # noqa: F401 - they register themselves
+from opweave.formulations.memory_ordering import ordering_ilp  # noqa: F401 - it registers itself
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -46,4 +46,4 @@ def lower_bound(problem: MemoryOrdering) -> int | None:
 KNOWN_BEFORE = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)
 
 
-register_engines(MemoryOrdering, "an integer program, its cycles cut off as they appear or written out", KNOWN_BEFORE)
+register_engines(MemoryOrdering, "the paper's integer program over steps", KNOWN_BEFORE)

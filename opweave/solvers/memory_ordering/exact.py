@@ -12,22 +12,22 @@ Each step runs only if the steps before it left a gap between incumbent and boun
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.arrays import IntArray
+from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
-from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, footprints, peak
+from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, footprints, peak, with_arcs
 from opweave.solvers.memory_ordering.baselines import definition, starting_orders
 from opweave.solvers.memory_ordering.bounds import least_increase, step_bound, upper_keys
-from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, least_live, sides_around
-from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide, propagate
+from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, least_live, sides_around, unavoidable
+from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
@@ -96,6 +96,54 @@ def improve(arrays: OrderingArrays, order: IntArray, rounds: int, should_stop: C
     return best
 
 
+BUSIEST = 60
+"""Operators whose steps are examined, by decreasing upper bound of their L2."""
+
+
+def propagate(
+    arrays: OrderingArrays, target: int, keys: IntArray, cuts: int, should_stop: Callable[[], bool]
+) -> OrderingArrays | None:
+    """Add every forced precedence that the busiest operators reveal, until there is nothing new.
+
+    Returns None when no order stays within the target.
+
+    Parameters
+    ----------
+    arrays
+        The problem.
+    target
+        Bytes; arcs hold for orders whose peak is at most this.
+    keys
+        Upper bounds of every operator's L2, to rank the operators. Shape (operators,).
+    cuts
+        Most minimum cuts to compute, roughly; stopping early only loses arcs.
+    should_stop
+        Asked between operators.
+    """
+    left = cuts
+    busy = np.argsort(-keys, kind="stable")[:BUSIEST].tolist()
+    order = topological_order(Adjacency(arrays.after_start, arrays.after))
+    found = True
+    while found:
+        found = False
+        for v in busy:
+            if left <= 0 or should_stop():
+                return arrays
+            side = sides_around(arrays, v)
+            room = target - least_increase(arrays, v, side)
+            verdict, used = unavoidable(arrays, side, room, order, left)
+            if verdict is None:
+                return None
+            left -= used
+            before, after = np.flatnonzero(verdict == INSIDE), np.flatnonzero(verdict == OUTSIDE)
+            if len(before) + len(after):
+                early = np.concatenate([before, np.full(len(after), v)])
+                late = np.concatenate([np.full(len(before), v), after])
+                arrays = with_arcs(arrays, early, late)
+                found = True
+    return arrays
+
+
 FIRST_BUDGET = 500
 """States of a first search."""
 
@@ -109,7 +157,6 @@ STARTS, ROUNDS = 5, 40
 """Local search: the best starts before the state search, and minimum cuts for each."""
 
 
-@dataclass(eq=False)
 class PeakSearch:
     """Incumbent and bound of one instance, and the steps that close the gap between them.
 
@@ -125,29 +172,19 @@ class PeakSearch:
         The end from which the last successful search began; it is tried first.
     """
 
-    problem: MemoryOrdering
-    run: Run
-    instance: OrderingInstance = field(init=False)
-    arrays: OrderingArrays = field(init=False)
-    granularity: int = field(init=False)
-    best: IntArray = field(init=False)
-    peak: int = field(init=False)
-    bound: int = 0
-    bounding_operator: str | None = None
-    lucky_sign: int = BACKWARD
-    keys: IntArray = field(init=False)
-    orders: list[IntArray] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.instance = lower(self.problem)
-        self.arrays = arrays_of(self.instance)
-        self.granularity = self.instance.granularity()
+    def __init__(self, problem: MemoryOrdering, run: Run) -> None:
+        self.problem, self.run, self.instance = problem, run, lower(problem)
+        self.arrays, self.granularity = arrays_of(self.instance), self.instance.granularity()
+        self.bound, self.lucky_sign = 0, BACKWARD
+        self.bounding_operator: str | None = None
+        self.orders: list[IntArray] = []
         self.best = definition(self.instance)
         self.peak = peak(self.arrays, self.best)
+        self.keys = upper_keys(self.arrays, [self.best])
         self._report()
         self.prove(self.arrays.start_bytes, "the graph inputs")
-        if self.run.start is not None:
-            self.orders.append(self.instance.positions(self.run.start))  # type: ignore[arg-type]
+        if run.start is not None:
+            self.orders.append(self.instance.positions(run.start))  # type: ignore[arg-type]
             self.consider(self.orders[0])
 
     @property
@@ -290,7 +327,7 @@ class PeakSearch:
 
     def _decide(self, arrays: OrderingArrays, target: int, budget: int) -> Decision:
         """Search from both ends; an order that is found is considered as the incumbent."""
-        decision = Decision(UNDECIDED, None, None, 0)
+        decision = Decision(UNDECIDED, None, None)
         for sign in (self.lucky_sign, -self.lucky_sign):
             if decision.answer == UNDECIDED and not self.run.should_stop():
                 decision = decide(arrays, target, sign, budget, self.run.should_stop)

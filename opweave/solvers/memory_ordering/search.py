@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opweave.problems.arrays import IntArray, WordMatrix
-from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.solvers.kernels import in_pieces
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_ordering.arrays import (
@@ -32,58 +31,7 @@ from opweave.solvers.memory_ordering.arrays import (
     initial_left,
     pass_over,
     step,
-    with_arcs,
 )
-from opweave.solvers.memory_ordering.bounds import least_increase
-from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, sides_around, unavoidable
-
-BUSIEST = 60
-"""Operators whose steps are examined, by decreasing upper bound of their L2."""
-
-
-def propagate(
-    arrays: OrderingArrays, target: int, keys: IntArray, cuts: int, should_stop: Callable[[], bool]
-) -> OrderingArrays | None:
-    """Add every forced precedence that the busiest operators reveal, until there is nothing new.
-
-    Returns None when no order stays within the target.
-
-    Parameters
-    ----------
-    arrays
-        The problem.
-    target
-        Bytes; arcs hold for orders whose peak is at most this.
-    keys
-        Upper bounds of every operator's L2, to rank the operators. Shape (operators,).
-    cuts
-        Most minimum cuts to compute, roughly; stopping early only loses arcs.
-    should_stop
-        Asked between operators.
-    """
-    left = cuts
-    busy = np.argsort(-keys, kind="stable")[:BUSIEST].tolist()
-    order = topological_order(Adjacency(arrays.after_start, arrays.after))
-    found = True
-    while found:
-        found = False
-        for v in busy:
-            if left <= 0 or should_stop():
-                return arrays
-            side = sides_around(arrays, v)
-            room = target - least_increase(arrays, v, side)
-            verdict, used = unavoidable(arrays, side, room, order, left)
-            if verdict is None:
-                return None
-            left -= used
-            before, after = np.flatnonzero(verdict == INSIDE), np.flatnonzero(verdict == OUTSIDE)
-            if len(before) + len(after):
-                early = np.concatenate([before, np.full(len(after), v)])
-                late = np.concatenate([np.full(len(before), v), after])
-                arrays = with_arcs(arrays, early, late)
-                found = True
-    return arrays
-
 
 UNDECIDED = 0
 FOUND = 1
@@ -108,14 +56,11 @@ class Decision:
         If FOUND, an order within the target. Shape (operators,).
     least_refused
         If REFUTED, every order has a step that needs at least this many bytes; None when nothing was refused.
-    states
-        Number of states that were expanded.
     """
 
     answer: int
     order: IntArray | None
     least_refused: int | None
-    states: int
 
 
 LIVE, READY, TRAIL, HASH = 0, 1, 2, 3
@@ -126,7 +71,7 @@ class _Search(NamedTuple):
 
     Attributes
     ----------
-    start, script
+    script
         As in :class:`~opweave.solvers.memory_ordering.arrays.OrderingArrays`.
     enters_start, enters
         For every operator, those that come after it in the search's direction.
@@ -146,7 +91,6 @@ class _Search(NamedTuple):
         Live bytes, number of ready operators, number of moves, hash.
     """
 
-    start: IntArray
     script: IntArray
     enters_start: IntArray
     enters: IntArray
@@ -194,11 +138,10 @@ def decide(arrays: OrderingArrays, target: int, sign: int, budget: int, should_s
         return answer != RESTING
 
     in_pieces(go_on, budget, should_stop)
-    refused, states = int(tree.at[REFUSED]), int(tree.at[EXPANDED])
     if answer != FOUND:
-        least = None if refused >= NOTHING_REFUSED else refused
-        return Decision(answer if answer == REFUTED else UNDECIDED, None, least, states)
-    return Decision(FOUND, now.trail if sign == FORWARD else now.trail[::-1].copy(), None, states)
+        least = None if tree.at[REFUSED] >= NOTHING_REFUSED else int(tree.at[REFUSED])
+        return Decision(answer if answer == REFUTED else UNDECIDED, None, least)
+    return Decision(FOUND, now.trail if sign == FORWARD else now.trail[::-1].copy(), None)
 
 
 @helper
@@ -206,7 +149,7 @@ def _apply(v: int, far: int, sign: int, now: _Search) -> None:
     """Move over v; operators that become ready go to the end of the ready list."""
     scalars, place, ready, trail, lives = now.scalars, now.place, now.ready, now.trail, now.lives
     waiting, left, bits, mark = now.waiting, now.left, now.bits, now.mark
-    start, script = now.start, now.script
+    script = now.script
     enters_start, enters = now.enters_start, now.enters
     size = scalars[READY] - 1
     hole = place[v]
@@ -227,7 +170,7 @@ def _apply(v: int, far: int, sign: int, now: _Search) -> None:
             place[w] = size
             size += 1
     scalars[READY] = size
-    pass_over(start, script, v, left, sign)
+    pass_over(script, v, left, sign)
     scalars[LIVE] = far
     bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
     scalars[HASH] ^= mark[v]
@@ -238,7 +181,7 @@ def _undo(sign: int, now: _Search) -> None:
     """Take back the last move."""
     scalars, trail, waiting, place, ready = now.scalars, now.trail, now.waiting, now.place, now.ready
     left, lives, bits, mark = now.left, now.lives, now.bits, now.mark
-    start, script = now.start, now.script
+    script = now.script
     enters_start, enters = now.enters_start, now.enters
     t = scalars[TRAIL] - 1
     v = trail[t]
@@ -257,7 +200,7 @@ def _undo(sign: int, now: _Search) -> None:
     place[v] = hole
     scalars[READY] = size + 1
     scalars[TRAIL] = t
-    pass_over(start, script, v, left, -sign)
+    pass_over(script, v, left, -sign)
     scalars[LIVE] = lives[t]
     bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
     scalars[HASH] ^= mark[v]
@@ -267,12 +210,12 @@ def _undo(sign: int, now: _Search) -> None:
 def _run_shrinking(target: int, sign: int, now: _Search) -> bool:
     """Run ready operators within the target that free at least what they add, until there are none."""
     scalars, ready, left = now.scalars, now.ready, now.left
-    start, script = now.start, now.script
+    script = now.script
     any_run = False
     position = 0
     while position < scalars[READY]:
         v = ready[position]
-        cost, far = step(start, script, v, scalars[LIVE], left, sign)
+        cost, far = step(script, v, scalars[LIVE], left, sign)
         if cost <= target and far <= scalars[LIVE]:
             _apply(v, far, sign, now)
             any_run = True
@@ -286,13 +229,13 @@ def _run_shrinking(target: int, sign: int, now: _Search) -> bool:
 def _run_chain(target: int, sign: int, now: _Search) -> bool:
     """Run the first chain found that ends with no more live bytes than now, all within the target."""
     scalars, ready, left = now.scalars, now.ready, now.left
-    start, script = now.start, now.script
+    script = now.script
     base = scalars[LIVE]
     base_trail = scalars[TRAIL]
     for position in range(scalars[READY]):
         v = ready[position]
         while v >= 0:
-            cost, far = step(start, script, v, scalars[LIVE], left, sign)
+            cost, far = step(script, v, scalars[LIVE], left, sign)
             if cost > target:
                 break
             first_new = scalars[READY] - 1
@@ -303,7 +246,7 @@ def _run_chain(target: int, sign: int, now: _Search) -> bool:
             least = 0
             for k in range(first_new, scalars[READY]):
                 w = ready[k]
-                cost, far = step(start, script, w, scalars[LIVE], left, sign)
+                cost, far = step(script, w, scalars[LIVE], left, sign)
                 if cost <= target and (v < 0 or far < least):
                     v = w
                     least = far
@@ -354,13 +297,13 @@ def _branches(target: int, sign: int, now: _Search, pool: IntArray, first: int) 
     Returns their number and the least footprint among the others.
     """
     scalars, ready, left, fars = now.scalars, now.ready, now.left, now.fars
-    start, script = now.start, now.script
+    script = now.script
     size = scalars[READY]
     refused = NOTHING_REFUSED
     used = 0
     for position in range(size):
         v = ready[position]
-        cost, far = step(start, script, v, scalars[LIVE], left, sign)
+        cost, far = step(script, v, scalars[LIVE], left, sign)
         if cost > target:
             refused = min(refused, cost)
             continue
@@ -422,7 +365,6 @@ def _beginning(arrays: OrderingArrays, sign: int) -> _Search:
     place[ready] = np.arange(len(ready))
     enters_start, enters = arcs_ahead(arrays, sign)
     return _Search(
-        start=arrays.start,
         script=arrays.script,
         enters_start=enters_start,
         enters=enters,
@@ -445,7 +387,7 @@ def explore(target: int, sign: int, until: int, now: _Search, tree: _Tree) -> in
 
     It rests once it has expanded ``until`` states in all, or has no room for more branches.
     """
-    start, script = now.start, now.script
+    script = now.script
     count = len(now.trail)
     table, states, path_trail, path_first, path_next, pool, at = tree
     while True:
@@ -479,5 +421,5 @@ def explore(target: int, sign: int, until: int, now: _Search, tree: _Tree) -> in
         v = pool[path_next[depth]]
         path_next[depth] += 1
         at[BEFORE] = now.scalars[TRAIL]
-        _, far = step(start, script, v, now.scalars[LIVE], now.left, sign)
+        _, far = step(script, v, now.scalars[LIVE], now.left, sign)
         _apply(v, far, sign, now)

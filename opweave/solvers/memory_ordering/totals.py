@@ -114,14 +114,19 @@ def _kick(
     arrays: OrderingArrays, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run, kicks: int | None
 ) -> None:
     """Iterated local search: a few random legal moves, then descent; an order that is no worse is kept."""
-    rng = np.random.default_rng(run.seed)
+    rng, count = np.random.default_rng(run.seed), len(best)
     value = total(arrays, best)
     for _ in itertools.count() if kicks is None else range(kicks):
         if run.should_stop():
             return
         order = best.copy()
         for _ in range(KICK_MOVES):
-            _move_at_random(arrays, order, rng)
+            place = np.argsort(order)
+            v = int(rng.integers(count))
+            before = arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]]
+            after = arrays.after[arrays.after_start[v] : arrays.after_start[v + 1]]
+            to = int(rng.integers(place[before].max(initial=-1) + 1, place[after].min(initial=count)))
+            order = np.insert(np.delete(order, place[v]), to, v)
         if peak(arrays, order) > ceiling:
             continue
         order = shift(arrays, order, ceiling, SWEEPS, run.should_stop)
@@ -130,24 +135,6 @@ def _kick(
             if found < value:
                 run.found(instance.ordering(order), found)
             best, value = order, found
-
-
-def _move_at_random(arrays: OrderingArrays, order: IntArray, rng: np.random.Generator) -> None:
-    """Move a random operator to a random position between its last predecessor and its first successor."""
-    count = len(order)
-    place = np.empty(count, dtype=np.int64)
-    place[order] = np.arange(count)
-    v = int(rng.integers(count))
-    before = arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]]
-    after = arrays.after[arrays.after_start[v] : arrays.after_start[v + 1]]
-    low = int(place[before].max(initial=-1)) + 1
-    high = int(place[after].min(initial=count)) - 1
-    at, to = int(place[v]), int(rng.integers(low, high + 1))
-    if to > at:
-        order[at:to] = order[at + 1 : to + 1]
-    else:
-        order[to + 1 : at + 1] = order[to:at]
-    order[to] = v
 
 
 def shift(
@@ -168,7 +155,7 @@ def shift(
     should_stop
         Asked now and then; gains so far are kept.
     """
-    better, script = order.copy(), (arrays.start, arrays.script)
+    better = order.copy()
     arcs = (*arcs_ahead(arrays, FORWARD), *arcs_ahead(arrays, BACKWARD))
     for _ in range(sweeps):
         at, gained = 0, 0
@@ -176,7 +163,7 @@ def shift(
             if should_stop():
                 return better
             left, live = initial_left(arrays, FORWARD), arrays.start_bytes
-            at, more = shift_from(*script, *arcs, left, live, better, ceiling, at, SLICE)
+            at, more = shift_from(arrays.script, *arcs, left, live, better, ceiling, at, SLICE)
             gained += more
         if gained == 0:
             break
@@ -185,7 +172,6 @@ def shift(
 
 @helper
 def _best_place(
-    start: IntArray,
     script: IntArray,
     enters_start: IntArray,
     enters: IntArray,
@@ -204,7 +190,7 @@ def _best_place(
     by one; after k of them, the operator's own step is evaluated in the state that they leave.
     """
     u = order[at]
-    cost, far = step(start, script, u, live, left, sign)
+    cost, far = step(script, u, live, left, sign)
     old = cost
     with_live = far
     new = 0
@@ -222,28 +208,27 @@ def _best_place(
                 break
         if blocked:
             break
-        pass_over(start, script, u, left, sign)
-        cost, with_live = step(start, script, v, with_live, left, sign)
+        pass_over(script, u, left, sign)
+        cost, with_live = step(script, v, with_live, left, sign)
         old += cost
-        pass_over(start, script, u, left, -sign)
-        cost, near = step(start, script, v, near, left, sign)
+        pass_over(script, u, left, -sign)
+        cost, near = step(script, v, near, left, sign)
         if cost > ceiling:
             break
         new += cost
-        pass_over(start, script, v, left, sign)
+        pass_over(script, v, left, sign)
         moved += 1
-        cost, _ = step(start, script, u, near, left, sign)
+        cost, _ = step(script, u, near, left, sign)
         if cost <= ceiling and old - new - cost > best_gain:
             best_gain, best_at = old - new - cost, i
         i += sign
     for k in range(moved):
-        pass_over(start, script, order[at + sign * (k + 1)], left, -sign)
+        pass_over(script, order[at + sign * (k + 1)], left, -sign)
     return best_gain, best_at, moved
 
 
 @loop
 def shift_from(
-    start: IntArray,
     script: IntArray,
     after_start: IntArray,
     after: IntArray,
@@ -264,22 +249,22 @@ def shift_from(
     count = len(order)
     gained, front, back = 0, 1, -1
     for position in range(at):
-        _, live = step(start, script, order[position], live, left, front)
-        pass_over(start, script, order[position], left, front)
+        _, live = step(script, order[position], live, left, front)
+        pass_over(script, order[position], left, front)
     while at < count and work > 0:
         u = order[at]
-        _, far = step(start, script, u, live, left, front)
-        gain, place, seen = _best_place(start, script, after_start, after, order, at, front, live, left, ceiling)
-        pass_over(start, script, u, left, front)
+        _, far = step(script, u, live, left, front)
+        gain, place, seen = _best_place(script, after_start, after, order, at, front, live, left, ceiling)
+        pass_over(script, u, left, front)
         back_gain, back_place, seen_back = _best_place(
-            start, script, before_start, before, order, at, back, far, left, ceiling
+            script, before_start, before, order, at, back, far, left, ceiling
         )
         work -= seen + seen_back + 1
         if gain == 0 and back_gain == 0:
             live = far
             at += 1
             continue
-        pass_over(start, script, u, left, back)
+        pass_over(script, u, left, back)
         if gain >= back_gain:
             gained += gain
             for i in range(at, place):
@@ -289,8 +274,8 @@ def shift_from(
         gained += back_gain
         for i in range(at - 1, back_place - 1, -1):
             w = order[i]
-            _, live = step(start, script, w, live, left, back)
-            pass_over(start, script, w, left, back)
+            _, live = step(script, w, live, left, back)
+            pass_over(script, w, left, back)
             order[i + 1] = w
         order[back_place] = u
         at = back_place

@@ -181,7 +181,7 @@ def insert(labels: Labels, new: int, arrays: PipelineArrays, width: int, tally: 
 
 
 @helper
-def _blocked(labels: Labels, i: int, barrier: Words, w: int) -> bool:
+def _blocked(labels: Labels, i: int, barrier: WordMatrix, w: int) -> bool:
     """Whether a device must not follow a label."""
     blocked = False
     for k in range(labels.used.shape[1]):

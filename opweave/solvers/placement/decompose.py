@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -29,19 +29,16 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.area import best_area, memory_of
+from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_bounds
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
-    INTEGER,
     RELAXED,
     Milestones,
     Module,
-    Pair,
     devices_to,
     milestones_of,
     shortest,
 )
-from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.prices import PriceSearch
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import solve_intervals
@@ -53,7 +50,7 @@ from opweave.solvers.run import Outcome, Run
 
 
 class Try(NamedTuple):
-    """One way to work on a module: a search limited in nodes, or a program or interval model limited in seconds."""
+    """One way to work on a module: a search limited in nodes, or an interval model limited in seconds."""
 
     way: str
     effort: float
@@ -63,29 +60,16 @@ class Try(NamedTuple):
 TRIES = (
     Try("search", 5_000, 0.03),
     Try("search", 30_000, 0.2),
-    Try("program", 1.5, 0.3),
     Try("intervals", 5.0, 2.5),
     Try("intervals", 20.0, 15.0),
 )
 """Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
-MISSES = 3
-"""When so many more brief searches leave modules of one size open than settle them, linear programs come first for
-modules of that size and larger."""
-
 LONGEST_PROGRAM, LONGEST_EXACT = 2.0, 10.0
 """Seconds that the program of a window may take, and those of constraint programming."""
 
-PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
-
-BRANCHES = (0, 40)
-"""Most branches for each length that is refuted, in turn."""
-
 UNTIMED_SECONDS = 60.0
 """Most seconds of one step of the search for prices of memory when there is no time limit."""
-
-LEVELS = (RELAXED, INTEGER, EXACT)
-"""Levels of the windows' bounds, in order."""
 
 LARGEST_SEARCHED = 40
 """Most operators of a module that is searched."""
@@ -174,12 +158,12 @@ class Decomposition:
     """
 
     def __init__(self, chained: Chained, run: Run) -> None:
-        self.problem, self.instance, self.run = chained.problem, chained.instance, run
+        self.problem = chained.problem
+        self.instance = chained.instance
+        self.run = run
         self.arrays, self.chain = chained.arrays, chained.chain
         self.best = Best(run)
         self.lengths: dict[Module, Lengths] = {}
-        self._misses: Counter[int] = Counter()
-        self._searched = LARGEST_SEARCHED
         self._known: Schedule | None = None
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
             if module not in self.lengths:
@@ -190,7 +174,8 @@ class Decomposition:
         rank = np.empty(len(plan.order), dtype=np.int64)
         rank[plan.order] = np.arange(len(plan.order))
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
-            a, b = int(plan.device[window.operators[0]]), int(plan.device[window.operators[-1]])
+            a = int(plan.device[window.operators[0]])
+            b = int(plan.device[window.operators[-1]])
             order = np.argsort(rank[window.operators], kind="stable").astype(np.int64)
             device = np.ascontiguousarray(plan.device[window.operators])
             here = plan_of(window.fixed(a, b), order, device)
@@ -209,7 +194,8 @@ class Decomposition:
     def _joined(self, modules: list[Lengths], ends: list[int]) -> Plan:
         """One plan from the modules' plans between given devices."""
         device = np.zeros(self.instance.operators, dtype=np.int64)
-        start, begins = np.zeros(self.instance.operators), np.full(len(self.arrays.source), -1.0)
+        start = np.zeros(self.instance.operators)
+        begins = np.full(len(self.arrays.source), -1.0)
         now = 0.0
         for i, (lengths, window) in enumerate(zip(modules, self.chain.windows, strict=True)):
             a, b = ends[i], ends[i + 1]
@@ -249,68 +235,37 @@ class Decomposition:
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 
-    def begin(self) -> None:
-        """Continue from the best plan until no small module is left that a brief search may settle."""
+    def advance(self) -> None:
+        """Continue until the problem is solved, time is up, or nothing is left to try; cheap tries first."""
         self.learn()
         self.report()
         self._search_briefly()
-
-    def advance(self) -> None:
-        """Continue until the problem is solved, time is up, or nothing is left to try."""
-        self.begin()
-        for _ in self._work():
-            if self.run.should_stop():
-                return
-
-    def _work(self) -> Iterator[None]:
-        """Do everything that is left to try, cheapest first, in pieces."""
-        refuting_ = refuting(self.chain, self.run, self.best.report)
-        self.run.enter("modules")
-        while True:
-            yield from self._raised(LEVELS[:1])
+        while not self.run.should_stop():
+            raise_windows(self.chain, RELAXED, self.run, self.best.report)
+            self.report()
             self.learn()
-            if not self.step():
+            ways = self._ways()
+            if not ways:
                 break
+            self._try(*ways[0])
             self.report()
-            yield
-        yield from self._raised(LEVELS[1:2])
-        yield from refuting_
-        yield from self._raised(LEVELS[2:])
-
-    def _raised(self, levels: Sequence[int]) -> Iterator[None]:
-        """Raise the windows of the chain to some levels, in turn."""
-        for level in levels:
-            for _ in raising(self.chain, level, self.run, self.best.report):
-                yield
-            self.report()
+        raise_windows(self.chain, EXACT, self.run, self.best.report)
+        self.report()
 
     def _search_briefly(self) -> None:
         """Search all small modules on the shortest path, then those on the next path, and so on.
 
-        That settles them in less time than linear programs would take to bound them. Modules of a size that stays open
-        too often are no longer searched.
+        That settles them in less time than linear programs would take to bound them.
         """
         self.run.enter("modules")
         new = True
         while new and not self.run.should_stop():
             new = False
             for way in sorted(self._ways(), key=lambda way: len(way[0].window.inner)):
-                size = len(way[0].window.inner)
-                if size > self._searched or way[0].tries[way[1:]] or self.run.should_stop():
-                    continue
-                new = True
-                self._try(*way)
-                self._misses[size] += 1 if way[0].tries[way[1:]] < NO_MORE else -1
-                if self._misses[size] >= MISSES:
-                    self._searched = size - 1
+                if not way[0].tries[way[1:]] and not self.run.should_stop():
+                    new = True
+                    self._try(*way)
             self.report()
-
-    def step(self) -> bool:
-        """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""
-        ways = self._ways()
-        if ways:
-            self._try(*ways[0])
-        return bool(ways)
 
     def _ways(self) -> list[Way]:
         """Modules and end devices that a step may work on, most promising first."""
@@ -330,10 +285,8 @@ class Decomposition:
         number, left = int(lengths.tries[a, b]), self.run.remaining()
         now = TRIES[number]
         lengths.tries[a, b] += 1
-        if now.way == "program":
-            self._lift(lengths.module, a, b, now.effort if left is None else min(left, now.effort))
-            return
-        low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
+        low = float(lengths.module.table()[a, b])
+        high = float(lengths.upper[a, b])
         arrays = lengths.window.fixed(a, b)
         if now.way == "search":
             found = search_module(arrays, high, low, int(now.effort))
@@ -341,12 +294,6 @@ class Decomposition:
             seconds = now.effort if left is None else min(left, now.effort)
             found = solve_intervals(arrays, high, low, seconds, self.run)
         lengths.learn(a, b, min(high, found.makespan) if found.proved else found.bound, found)
-
-    def _lift(self, module: Module, a: int, b: int, seconds: float) -> None:
-        """Raise the bounds of the blocks on a module's shortest path by their integer programs."""
-        for block, first, second in module.path(a, b):
-            if block.open(first, second, INTEGER):
-                block.lift(first, second, INTEGER, seconds)
 
 
 @named_solver(
@@ -399,32 +346,15 @@ def seconds_left(run: Run, most: float) -> float:
     return 0.0 if run.should_stop() else most if left is None else min(left, most)
 
 
-def raising(chain: Milestones, level: int, run: Run, report: Callable[[float, str], None]) -> Iterator[None]:
+def raise_windows(chain: Milestones, level: int, run: Run, report: Callable[[float, str], None]) -> None:
     """Raise the windows on the shortest path to a level, one after the other, until none is left or time is up."""
-    run.enter(f"milestones: {PROGRAMS[level]} programs")
+    run.enter(f"milestones: {'linear' if level == RELAXED else 'constraint'} programs")
     while pairs := chain.open_pairs(level):
         for block, a, b in pairs:
             if run.should_stop():
                 return
             block.lift(a, b, level, seconds_left(run, LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM), run)
-            yield
         report(chain.value(), "milestones")
-
-
-def refuting(chain: Milestones, run: Run, report: Callable[[float, str], None]) -> Iterator[None]:
-    """Refute lengths of the windows on the shortest path, every pair of ends once for each number of branches."""
-    run.enter("milestones: refuted lengths")
-    for branches in BRANCHES:
-        done: set[Pair] = set()
-        while pairs := [pair for pair in chain.pairs() if pair not in done and len(pair[0].window.inner) > 0]:
-            for block, a, b in pairs:
-                if run.should_stop():
-                    return
-                done.add((block, a, b))
-                value = block.refuted(a, b, branches, seconds_left(run, LONGEST_PROGRAM))
-                block.learn(a, b, int(block.levels[a, b]), value)
-                yield
-            report(chain.value(), "milestones")
 
 
 ROUNDED = 2e-6

@@ -16,7 +16,7 @@ from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.bounds.area import quick_bounds
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 

@@ -1,4 +1,4 @@
-"""The best plan of a problem, which searches share, and HEFT with other ranks."""
+"""The best plan of a problem, which searches share, and tabu search from it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.solution import Solution
 from opweave.solvers.loops import clock
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, length_within
+from opweave.solvers.placement.arrays import (
+    PlacementArrays,
+    arrays_of,
+    length_within,
+    mean_seconds,
+    order_by,
+    order_for,
+    order_of_graph,
+    upward_rank,
+)
 from opweave.solvers.placement.baselines import RULES, insertion
+from opweave.solvers.placement.moves import counted_plan
 from opweave.solvers.placement.plans import ended, fits, order_by_start, report, schedule_of, times_of
-from opweave.solvers.placement.ranks import mean_seconds, order_by, order_for, order_of_graph, upward_rank
+from opweave.solvers.placement.tabu import DRAWS, reinsert_many, trial_of
+from opweave.solvers.registry import named_solver, rounds_asked
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
@@ -48,7 +59,9 @@ class LocalSearch:
             return
         value = length_within(self.arrays, order, device, self.makespan)
         if value < self.makespan:
-            self.order, self.device, self.makespan = order.copy(), device.copy(), value
+            self.order = order.copy()
+            self.device = device.copy()
+            self.makespan = value
             self.run.found(schedule_of(self.instance, self.arrays, order, device), value)
 
     def consider_solution(self, solution: Solution | None) -> None:
@@ -78,7 +91,9 @@ class Spell:
     """Seconds of work, without those in which others work; None for as many as there are."""
 
     def __init__(self, run: Run, seconds: float | None) -> None:
-        self._run, self._seconds, self._since = run, math.inf if seconds is None else seconds, clock()
+        self._run = run
+        self._seconds = math.inf if seconds is None else seconds
+        self._since = clock()
 
     def left(self) -> float:
         """Seconds that are left."""
@@ -121,6 +136,60 @@ def list_plans(search: LocalSearch) -> None:
         search.consider_times(plan.start, plan.device)
         if search.run.over():
             return
+
+
+MOVES = 50
+"""Moves in one call of the loop."""
+
+UNTIMED_ROUNDS = 8
+
+KICKS = 12
+"""Moves at random from the best plan with which a round begins, from the second round on."""
+
+FIRST_PATIENCE, PATIENCE = 500, 3_000
+"""Moves without a better plan after which a round ends: the first one, or a later one, which grow longer."""
+
+
+def _round(search: LocalSearch, number: int) -> None:
+    """Move operators, from the best plan, until too many moves in a row brought no better plan of the round."""
+    search.catch_up()
+    plan = counted_plan(search.arrays, search.order, search.device, search.instance.cluster)
+    trial = trial_of(search.arrays, plan)
+    tabu = np.zeros(search.arrays.seconds.shape, dtype=np.int64)
+    moved = np.zeros(1, dtype=np.int64)
+    rng = np.random.default_rng((search.run.seed, number))
+    best = math.inf
+    idle = 0
+    patience = PATIENCE * (1 + number // 8) if number else FIRST_PATIENCE
+    while idle < patience and not search.run.should_stop():
+        kicks = max(0, KICKS - int(moved[0])) if number else 0
+        order, device = plan.order.copy(), plan.device.copy()
+        length = reinsert_many(trial, tabu, moved, rng.random((MOVES, DRAWS)), kicks, best, order, device)
+        idle += MOVES
+        if length < best:
+            best, idle = length, 0
+            search.consider(order, device)
+
+
+@named_solver(
+    Placement,
+    "tabu",
+    "tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
+    supports=SUPPORTS,
+    options={"rounds": "number of rounds; 0 for as many as the time allows"},
+)
+def solve_tabu(problem: Placement, run: Run) -> Outcome:
+    """Tabu search from the best plan known, or from the list schedulers' plans; solver "tabu".
+
+    Ports do not count while it moves operators, but its plans are timed with them.
+    """
+    search = search_from_best(problem, run)
+    rounds, number = rounds_asked(run, "rounds", UNTIMED_ROUNDS), 0
+    run.enter("reinsertion")
+    while math.isfinite(search.makespan) and search.instance.operators and number != rounds and not run.should_stop():
+        _round(search, number)
+        number += 1
+    return ended(problem, run)
 
 
 SPREAD, FRUITLESS = 0.3, 300

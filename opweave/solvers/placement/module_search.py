@@ -14,12 +14,12 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, order_of_graph
 from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import reach_of
+from opweave.solvers.placement.moves import SIZE, SOURCE, TARGET, TENSOR, Net, net_of
 from opweave.solvers.placement.plans import Plan
-from opweave.solvers.placement.ranks import order_of_graph
-from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
+from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, room_for, sequence
 
 
 class Found(NamedTuple):
@@ -50,245 +50,231 @@ class Found(NamedTuple):
         return Plan(order, self.device, self.start, self.begins, self.makespan)
 
 
+class Space(NamedTuple):
+    """What a search works on, apart from the jobs of the assignment that is tried.
+
+    Attributes
+    ----------
+    seconds
+        Run times with only the chosen device of operators that have one. Shape (operators, devices).
+    heads, tails, values
+        Of the assignment that is tried, and the bounds of the devices at every depth. Shape (operators, devices).
+    left, spent
+        Least priced work of the operators from every depth on, and priced work before it. Shape (operators + 1,).
+    job_of
+        The job of every flow, -1 for none.
+    """
+
+    seconds: FloatMatrix
+    heads: FloatMatrix
+    tails: FloatMatrix
+    values: FloatMatrix
+    left: FloatArray
+    spent: FloatArray
+    job_of: IntArray
+
+
 @helper
-def settled_jobs(
-    arrays: PlacementArrays, device: IntArray, heads: FloatArray, tails: FloatArray, job_of: IntArray
-) -> tuple[int, FloatArray, FloatArray, FloatArray, IntArray]:
-    """Operators and transfers with known devices: count, heads, durations, tails, machines; fills the flows' jobs."""
-    count, devices = heads.shape
-    most = count + len(arrays.source)
-    head, last, tail = np.zeros(most), np.zeros(most), np.zeros(most)
-    machines = np.full((most, 2), -1, dtype=np.int64)
-    jobs = count
+def settled_jobs(net: Net, device: IntArray, space: Space, jobs: Jobs) -> int:
+    """Write the operators and transfers with known devices as jobs; return their number."""
+    seconds, links, flows, job_of = net.seconds, net.links, net.flows, space.job_of
+    heads, tails, machines = space.heads, space.tails, jobs.machines
+    count, devices = seconds.shape
     for v in range(count):
         k = device[v]
+        jobs.heads[v] = jobs.lasts[v] = jobs.tails[v] = 0.0
+        machines[v, 0], machines[v, 1] = k, -1
         if k >= 0:
-            head[v], last[v], tail[v], machines[v, 0] = heads[v, k], arrays.seconds[v, k], tails[v, k], k
-    job_of[:] = -1
-    for f in range(len(arrays.source)):
-        u, v = arrays.source[f], arrays.target[f]
+            jobs.heads[v], jobs.lasts[v], jobs.tails[v] = heads[v, k], seconds[v, k], tails[v, k]
+    size = count
+    for f in range(len(flows)):
+        job_of[f] = -1
+        u, v = flows[f, SOURCE], flows[f, TARGET]
         a, b = device[u], device[v]
-        if arrays.model == DELAY or a < 0 or b < 0 or a == b:
+        if net.model == DELAY or a < 0 or b < 0 or a == b:
             continue
         job = -1
-        if arrays.model == PORT_TENSOR:
-            for g in range(f):
-                if job_of[g] >= 0 and arrays.tensor[g] == arrays.tensor[f] and device[arrays.target[g]] == b:
-                    job = job_of[g]
+        for g in range(f if net.model == PORT_TENSOR else 0):
+            if job_of[g] >= 0 and flows[g, TENSOR] == flows[f, TENSOR] and device[flows[g, TARGET]] == b:
+                job = job_of[g]
         if job < 0:
-            job = jobs
-            jobs += 1
-            head[job], last[job] = (
-                heads[u, a] + arrays.seconds[u, a],
-                (arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b]),
-            )
+            job = size
+            size += 1
+            jobs.heads[job], jobs.tails[job] = heads[u, a] + seconds[u, a], 0.0
+            jobs.lasts[job] = links[0, a, b] + flows[f, SIZE] * links[1, a, b]
             machines[job, 0], machines[job, 1] = devices + a, 2 * devices + b
         job_of[f] = job
-        tail[job] = max(tail[job], arrays.seconds[v, b] + tails[v, b])
-    return jobs, head, last, tail, machines
+        jobs.tails[job] = max(jobs.tails[job], seconds[v, b] + tails[v, b])
+    return int(size)
 
 
 @helper
-def partial_bound(arrays: PlacementArrays, device: IntArray, heads: FloatArray, tails: FloatArray) -> float:
+def partial_bound(net: Net, device: IntArray, space: Space, jobs: Jobs) -> float:
     """Critical path and one-machine bounds of a partial assignment."""
+    heads, tails, best = space.heads, space.tails, 0.0
     count, devices = heads.shape
-    best = 0.0
     for v in range(count):
         least = np.inf
         for k in range(devices):
             if heads[v, k] < np.inf and (device[v] < 0 or device[v] == k):
-                least = min(least, heads[v, k] + arrays.seconds[v, k] + tails[v, k])
+                least = min(least, heads[v, k] + net.seconds[v, k] + tails[v, k])
         best = max(best, least)
     if best == np.inf:
         return best
-    job_of = np.empty(len(arrays.source), dtype=np.int64)
-    jobs, head, last, tail, machines = settled_jobs(arrays, device, heads, tails, job_of)
-    members = np.empty(jobs, dtype=np.int64)
+    size, members = settled_jobs(net, device, space, jobs), jobs.members[0]
     for m in range(3 * devices):
         filled = 0
-        for i in range(jobs):
-            if last[i] > 0.0 and (machines[i, 0] == m or machines[i, 1] == m):
+        for i in range(size):
+            if jobs.lasts[i] > 0.0 and (jobs.machines[i, 0] == m or jobs.machines[i, 1] == m):
                 members[filled] = i
                 filled += 1
         if filled > 1:
-            best = max(best, machine_bound(head, last, tail, members, filled))
+            best = max(best, machine_bound(jobs.heads, jobs.lasts, jobs.tails, members, filled))
     return best
 
 
 @helper
-def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
-    """Raise ``heads`` (lower bounds on entry) to what the predecessors require, with ``seconds`` as run times."""
-    devices = seconds.shape[1]
-    for v in order:
-        ready = 0.0
-        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-            u = arrays.before[i]
-            least = np.inf
+def leave(net: Net, space: Space, v: int, k: int) -> None:
+    """Leave an operator the time of one device only; -1 for those of all."""
+    for a in range(space.seconds.shape[1]):
+        space.seconds[v, a] = net.seconds[v, a] if k < 0 or a == k else np.inf
+
+
+@helper
+def raise_heads(net: Net, seconds: FloatMatrix, order: IntArray, back: bool, heads: FloatMatrix) -> None:
+    """Write the heads that the predecessors require, with ``seconds`` as run times; with ``back`` the tails."""
+    before, ins = (net.after, net.outs) if back else (net.before, net.ins)
+    links, flows, devices, near = net.links, net.flows, seconds.shape[1], TARGET if back else SOURCE
+    for at in range(len(order)):
+        v, ready = order[len(order) - 1 - at if back else at], 0.0
+        for i in range(before[v], before[v + 1]):
+            u, least = before[i], np.inf
             for a in range(devices):
                 least = min(least, heads[u, a] + seconds[u, a])
             ready = max(ready, least)
         for k in range(devices):
-            if np.isinf(seconds[v, k]):
-                heads[v, k] = np.inf
-                continue
-            start = max(ready, heads[v, k])
-            for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-                f = arrays.incoming[i]
-                u = arrays.source[f]
-                least = np.inf
+            start = ready if seconds[v, k] < np.inf else np.inf
+            for i in range(ins[v], ins[v + 1]):
+                f = ins[i]
+                u, least = flows[f, near], np.inf
                 for a in range(devices):
-                    sent = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+                    x, y = (k, a) if back else (a, k)
+                    sent = links[0, x, y] + flows[f, SIZE] * links[1, x, y]
                     least = min(least, heads[u, a] + seconds[u, a] + sent)
                 start = max(start, least)
             heads[v, k] = start
 
 
 @helper
-def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -> Jobs:
-    """All jobs of a full assignment, with the arcs between them."""
-    count, devices = arrays.seconds.shape
-    zeros = np.zeros((count, devices))
-    jobs, _, last, _, machines = settled_jobs(arrays, device, zeros, zeros, job_of)
-    lag = np.full((jobs, jobs), -1.0)
-    for v in range(count):
-        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-            lag[arrays.before[i], v] = 0.0
-    for f in range(len(arrays.source)):
-        u, v = arrays.source[f], arrays.target[f]
+def assigned_jobs(net: Net, device: IntArray, space: Space, jobs: Jobs) -> int:
+    """Write all jobs of a full assignment, with the arcs between them; return their number."""
+    links, flows, before, lag, job_of = net.links, net.flows, net.before, jobs.lag, space.job_of
+    size = settled_jobs(net, device, space, jobs)
+    for i in range(size):
+        for j in range(size):
+            lag[i, j] = -1.0
+    for v in range(len(device)):
+        for i in range(before[v], before[v + 1]):
+            lag[before[i], v] = 0.0
+    for f in range(len(flows)):
+        u, v = flows[f, SOURCE], flows[f, TARGET]
+        a, b = device[u], device[v]
         if job_of[f] >= 0:
             lag[u, job_of[f]] = 0.0
             lag[job_of[f], v] = 0.0
-        elif device[u] != device[v]:
-            lag[u, v] = max(
-                lag[u, v],
-                (arrays.latency[device[u], device[v]] + arrays.size[f] * arrays.per_byte[device[u], device[v]]),
-            )
-    return Jobs(last[:jobs].copy(), machines[:jobs].copy(), lag)
+        elif a != b:
+            lag[u, v] = max(lag[u, v], links[0, a, b] + flows[f, SIZE] * links[1, a, b])
+    return size
 
 
 @helper
 def try_devices(
-    arrays: PlacementArrays,
-    back: PlacementArrays,
+    net: Net,
     order: IntArray,
-    seconds: FloatArray,
     device: IntArray,
-    v: int,
-    work: float,
+    depth: int,
     price: FloatArray,
     upper: float,
-    values: FloatArray,
+    space: Space,
+    jobs: Jobs,
 ) -> int:
-    """Fill the bounds of an operator's devices, given the ``work`` of all others at prices; return their number."""
-    count, devices = arrays.seconds.shape
-    heads, tails = np.zeros((count, devices)), np.zeros((count, devices))
-    tried = 0
-    for k in range(devices):
-        values[k] = np.inf
-        if arrays.seconds[v, k] == np.inf:
-            continue
-        area = work + price[k] * arrays.seconds[v, k]
-        if area >= upper * (1.0 - CLOSE):
+    """Write the bounds of an operator's devices to the row of its depth; return how many were tried."""
+    v, work, tried = order[depth], space.spent[depth] + space.left[depth + 1], 0
+    for k in range(len(price)):
+        space.values[depth, k] = np.inf
+        area = work + price[k] * net.seconds[v, k]
+        if net.seconds[v, k] == np.inf or area >= upper * (1.0 - CLOSE):
             continue
         tried += 1
         device[v] = k
-        seconds[v][:] = np.inf
-        seconds[v, k] = arrays.seconds[v, k]
-        heads[:], tails[:] = 0.0, 0.0
-        raise_heads(arrays, seconds, order, heads)
-        raise_heads(back, seconds, order[::-1].copy(), tails)
-        values[k] = max(area, partial_bound(arrays, device, heads, tails))
-    seconds[v][:] = arrays.seconds[v]
+        leave(net, space, v, k)
+        raise_heads(net, space.seconds, order, False, space.heads)
+        raise_heads(net, space.seconds, order, True, space.tails)
+        space.values[depth, k] = max(area, partial_bound(net, device, space, jobs))
+    leave(net, space, v, -1)
     device[v] = -1
     return tried
 
 
 @helper
-def dues_left(arrays: PlacementArrays, order: IntArray, cost: FloatMatrix) -> FloatArray:
-    """Least cost of the operators from every position on, each on a device that may run it. Shape (operators + 1,)."""
-    count, devices = arrays.seconds.shape
-    left = np.zeros(count + 1)
-    for position in range(count - 1, -1, -1):
-        v, least = order[position], np.inf
-        for k in range(devices):
-            if arrays.seconds[v, k] < np.inf:
-                least = min(least, cost[v, k])
-        left[position] = left[position + 1] + least
-    return left
-
-
-@helper
-def _list_transfers(start: FloatArray, job_of: IntArray, begins: FloatArray) -> None:
-    """Write the starts of transfers, each at the first of its flows; -1 at all others."""
-    listed = np.zeros(len(start), dtype=np.bool_)
-    for f in range(len(job_of)):
-        begins[f] = -1.0
-        if job_of[f] >= 0 and not listed[job_of[f]]:
-            begins[f] = start[job_of[f]]
-            listed[job_of[f]] = True
+def write_plan(
+    space: Space, jobs: Jobs, device: IntArray, plan: IntArray, start: FloatArray, begins: FloatArray
+) -> None:
+    """Write devices, starts, and the starts of transfers, each at the first of its flows; -1 at all others."""
+    for v in range(len(device)):
+        plan[v], start[v] = device[v], jobs.starts[v]
+    for f in range(len(begins)):
+        job, begins[f] = space.job_of[f], -1.0
+        if job >= 0:
+            begins[f], jobs.starts[job] = jobs.starts[job], -1.0
 
 
 @loop
 def search_assignments(
-    arrays: PlacementArrays,
-    back: PlacementArrays,
+    net: Net,
     order: IntArray,
     price: FloatArray,
-    idle: float,
     upper: float,
     budget: int,
+    space: Space,
+    jobs: Jobs,
+    device: IntArray,
     best_device: IntArray,
     best_start: FloatArray,
     best_begins: FloatArray,
 ) -> tuple[float, bool]:
-    """Best makespan below ``upper``, and whether the search finished; fills the plan when there is one.
-
-    ``back`` holds the reversed arrays; ``idle`` plus the work at the prices of time is a valid bound.
-    """
-    count, devices = arrays.seconds.shape
-    seconds = arrays.seconds.copy()
-    device = np.full(count, -1, dtype=np.int64)
-    job_of = np.full(len(arrays.source), -1, dtype=np.int64)
-    values = np.full((count, devices), np.inf)
-    worth = np.zeros((count, devices))
-    for v in range(count):
-        for k in range(devices):
-            if arrays.seconds[v, k] < np.inf:
-                worth[v, k] = price[k] * arrays.seconds[v, k]
-    least = dues_left(arrays, order, worth)
-    spent = np.full(count + 1, idle)
+    """Best makespan below ``upper``, and whether the search finished; fills the plan when there is one."""
+    count, devices = net.seconds.shape
+    values, spent = space.values, space.spent
     depth, fresh = 0, True
     while depth >= 0:
         if depth == count:
-            jobs = assigned_jobs(arrays, device, job_of)
-            start = np.zeros(len(jobs.lasts))
-            better, budget = sequence(jobs, 3 * devices, upper, budget, start)
+            size = assigned_jobs(net, device, space, jobs)
+            better, budget = sequence(jobs, size, upper, budget)
             if better < upper:
                 upper = better
-                best_device[:] = device
-                best_start[:] = start[:count]
-                _list_transfers(start, job_of, best_begins)
+                write_plan(space, jobs, device, best_device, best_start, best_begins)
             if budget < 0:
                 return upper, False
             depth, fresh = depth - 1, False
             continue
         v = order[depth]
         if fresh:
-            work = spent[depth] + least[depth + 1]
-            budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper, values[depth])
+            budget -= try_devices(net, order, device, depth, price, upper, space, jobs)
             if budget < 0:
                 return upper, False
+        leave(net, space, v, -1)
         device[v] = -1
-        seconds[v][:] = arrays.seconds[v]
-        k = int(np.argmin(values[depth]))
+        k = 0
+        for a in range(devices):
+            k = a if values[depth, a] < values[depth, k] else k
         if values[depth, k] >= upper * (1.0 - CLOSE):
             depth, fresh = depth - 1, False
             continue
         values[depth, k] = np.inf
         device[v] = k
-        seconds[v][:] = np.inf
-        seconds[v, k] = arrays.seconds[v, k]
-        spent[depth + 1] = spent[depth] + price[k] * arrays.seconds[v, k]
+        leave(net, space, v, k)
+        spent[depth + 1] = spent[depth] + price[k] * net.seconds[v, k]
         depth, fresh = depth + 1, True
     return upper, True
 
@@ -316,20 +302,19 @@ def search_module(
     reach = reach_of(arrays, order)
     ends = np.minimum(reach.heads.min(axis=0) + reach.tails.min(axis=0), lower_bound)
     area = quick_area(arrays.seconds, ends)
-    device = np.full(len(order), -1, dtype=np.int64)
-    start, begins = np.zeros(len(order)), np.full(len(arrays.source), -1.0)
+    count, flows = len(order), len(arrays.source)
+    able = np.isfinite(arrays.seconds)
+    worth = np.where(able, area.time * np.where(able, arrays.seconds, 0.0), np.inf).min(axis=1)[order]
+    left = np.concatenate([np.cumsum(worth[::-1])[::-1], [0.0]])
+    spent = np.full(count + 1, float(area.time @ ends))
+    heads, tails, values = (np.zeros((count, len(ends))) for _ in range(3))
+    space = Space(arrays.seconds.copy(), heads, tails, values, left, spent, np.full(flows, -1))
+    jobs = room_for(count + flows, 3 * len(ends))
+    device, chosen = np.full(count, -1), np.full(count, -1)
+    start, begins = np.zeros(count), np.full(flows, -1.0)
     # every end within a search is below this, and sums with it stay finite
     limit = min(upper, 1e300)
     value, proved = search_assignments(
-        arrays,
-        reversed_net(arrays),
-        order,
-        area.time,
-        float(area.time @ ends),
-        limit,
-        budget,
-        device,
-        start,
-        begins,
+        net_of(arrays), order, area.time, limit, budget, space, jobs, chosen, device, start, begins
     )
     return Found(float(value) if device[0] >= 0 else upper, bool(proved), device, start, begins)

@@ -147,7 +147,8 @@ def shortage(instance: PlacementInstance, arrays: PlacementArrays, device: IntAr
 
 def _transfers(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan) -> tuple[Transfer, ...]:
     """One transfer for each flow that was sent; under ``delay`` one per tensor and device, once the tensor exists."""
-    leaves, arrives = plan.device[arrays.source], plan.device[arrays.target]
+    leaves = plan.device[arrays.source]
+    arrives = plan.device[arrays.target]
     if arrays.model == DELAY:
         crossing = np.flatnonzero(leaves != arrives)
         copy = arrays.tensor[crossing] * arrays.seconds.shape[1] + arrives[crossing]

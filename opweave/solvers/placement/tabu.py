@@ -13,22 +13,15 @@ Journal of Scheduling 3(1), 2000; with transfers, memory and any precedences her
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.placement.spec import Placement
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import PlacementArrays, durations, reversed_net
-from opweave.solvers.placement.local import LocalSearch, search_from_best
-from opweave.solvers.placement.moves import CountedPlan, counted_plan, overfull, settle
-from opweave.solvers.placement.plans import ended
-from opweave.solvers.registry import named_solver, rounds_asked
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.placement.moves import SIZE, SOURCE, CountedPlan, Net, net_of, overfull, settle
 
 DRAWS = 4
 """Random numbers drawn for each move."""
@@ -41,28 +34,6 @@ TENURE = 10
 
 CLOSE = 1e-9
 """Share of the makespan within which times count as equal."""
-
-
-class Side(NamedTuple):
-    """What operators wait for: predecessors, and flows from ``source`` with their times; or the same, reversed."""
-
-    before_start: IntArray
-    before: IntArray
-    in_start: IntArray
-    incoming: IntArray
-    source: IntArray
-    size: IntArray
-    latency: FloatMatrix
-    per_byte: FloatMatrix
-
-
-def side_of(arrays: PlacementArrays) -> Side:
-    """One side of a problem."""
-    return Side(*(getattr(arrays, name) for name in Side._fields))
-
-
-Sides = tuple[Side, Side, FloatMatrix]
-"""Both sides of a problem, and its run times."""
 
 
 class Paths(NamedTuple):
@@ -90,27 +61,27 @@ class Paths(NamedTuple):
     row: IntArray
 
 
-class Choice(NamedTuple):
-    """The best place found so far for an operator.
+class Trial(NamedTuple):
+    """A plan that moves change, on a problem and on the same with time reversed, and the best place of an operator.
 
-    Attributes
-    ----------
-    lengths
-        The makespan there, the longest path through the operator, and the last number of a random sequence.
-    place
-        The operator, its device, and the operator before it on the device, -1 for none.
+    ``lengths`` are the makespan there, the longest path through the operator and the last number of a random sequence;
+    ``place`` is the operator, its device, and the operator before it on the device, -1 for none; ``longest`` is the
+    length of every beginning of the order, and the rows of ``space`` are what a move works on.
     """
 
+    front: Net
+    back: Net
+    plan: CountedPlan
+    paths: Paths
     lengths: FloatArray
     place: IntArray
+    longest: FloatArray
+    space: IntMatrix
 
 
 @loop
 def reinsert_many(
-    front: Side,
-    back: Side,
-    seconds: FloatMatrix,
-    plan: CountedPlan,
+    trial: Trial,
     tabu: IntMatrix,
     moved: IntArray,
     draws: FloatMatrix,
@@ -121,47 +92,48 @@ def reinsert_many(
 ) -> float:
     """Move one operator for every row of ``draws``; the first ``kicks`` moves are taken at random.
 
-    ``plan`` is changed. The best schedule shorter than ``least`` goes to ``best_order`` and ``best_device``; returns
+    The plan is changed. The best schedule shorter than ``least`` goes to ``best_order`` and ``best_device``; returns
     its length. ``tabu`` holds the move until which an operator may not go to a device, and ``moved`` the moves so far.
     """
+    plan, paths, place, lengths = trial.plan, trial.paths, trial.place, trial.lengths
+    seconds = trial.front.seconds
     count, devices = seconds.shape
-    paths = _new_paths(count, devices)
-    path, longest = np.empty(count, dtype=np.int64), np.zeros(count + 1)
-    waiting, order, fill = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(devices, np.int64)
-    choice = Choice(np.empty(3), np.empty(3, dtype=np.int64))
+    path, longest = trial.space[0], trial.longest
     best = least
-    effort = 1 + (2 * count + len(front.before) + len(front.source)) // 2
+    effort = 1 + (count + len(trial.front.before) + len(trial.front.flows)) // 2
     for move in range(len(draws)):
-        _link(plan, paths, fill)
-        makespan = _time(front, back, seconds, plan, paths, longest)
+        _link(trial)
+        makespan = _time(trial)
         if makespan < best * (1.0 - CLOSE):
             best = makespan
-            best_order[:] = plan.order
-            best_device[:] = plan.device
+            for i in range(count):
+                best_order[i], best_device[i] = plan.order[i], plan.device[i]
         moved[0] += 1
-        now = moved[0]
-        length = _critical(seconds, plan, paths, makespan, path)
+        now, length = moved[0], 0
+        for v in range(count):
+            if paths.end[v] + paths.reach[v] - seconds[v, plan.device[v]] >= makespan * (1.0 - CLOSE):
+                path[length] = v
+                length += 1
         judged = max(1, min(length, MOVE_WORK // effort))
         at, step = int(draws[move, 0] * length), max(1, length // judged)
-        choice.place[:] = -1
-        choice.lengths[:] = np.inf
-        choice.lengths[2] = draws[move, 1]
+        place[0] = -1
+        lengths[0] = lengths[1] = np.inf
+        lengths[2] = draws[move, 1]
         for turn in range(judged):
             v = path[(at + turn * step) % length]
             if plan.members_start[plan.cluster[v] + 1] - plan.members_start[plan.cluster[v]] > 1:
                 continue
-            rest = _without(front, back, seconds, plan, paths, v, longest[plan.position[v]])
+            rest = _without(trial, v, longest[plan.position[v]])
             for k in range(devices):
-                if _may_run(seconds, plan, v, k):
-                    least_tabu = np.inf if tabu[v, k] <= now else best * (1.0 - CLOSE)
-                    _judge(front, back, seconds, plan, paths, choice, v, k, rest, least_tabu, kicks - move)
-            paths.end_without[:] = paths.end
-            paths.reach_without[:] = paths.reach
-        found, goes = choice.place[0], choice.place[1]
+                most = np.inf if tabu[v, k] <= now else best * (1.0 - CLOSE)
+                _judge(trial, v, k, rest, most, kicks > move)
+            for w in range(count):
+                paths.end_without[w], paths.reach_without[w] = paths.end[w], paths.reach[w]
+        found, goes = place[0], place[1]
         if found < 0:
             continue
         a = plan.device[found]
-        if _carried_out(front, back, plan, paths, choice.place, waiting, order):
+        if _carried_out(trial):
             tabu[found, a] = now + TENURE + int(draws[move, 2] * (length + TENURE))
         else:
             tabu[found, goes] = now + TENURE
@@ -169,23 +141,10 @@ def reinsert_many(
 
 
 @helper
-def _new_paths(count: int, devices: int) -> Paths:
-    return Paths(
-        end=np.zeros(count),
-        reach=np.zeros(count),
-        end_without=np.zeros(count),
-        reach_without=np.zeros(count),
-        last_before=np.full(count, -1, dtype=np.int64),
-        first_after=np.full(count, -1, dtype=np.int64),
-        row_start=np.zeros(devices + 1, dtype=np.int64),
-        row=np.zeros(count, dtype=np.int64),
-    )
-
-
-@helper
-def _link(plan: CountedPlan, paths: Paths, fill: IntArray) -> None:
+def _link(trial: Trial) -> None:
     """Write the rows of operators by device, and the neighbours of every operator in its row."""
-    count, devices = len(plan.order), len(fill)
+    plan, paths, fill = trial.plan, trial.paths, trial.space[0]
+    count, devices = trial.front.seconds.shape
     for k in range(devices + 1):
         paths.row_start[k] = 0
     for v in range(count):
@@ -205,122 +164,94 @@ def _link(plan: CountedPlan, paths: Paths, fill: IntArray) -> None:
 
 
 @helper
-def _time(front: Side, back: Side, seconds: FloatMatrix, plan: CountedPlan, paths: Paths, longest: FloatArray) -> float:
-    """Fill the longest paths; ``longest`` gets the length of every beginning of the order. Returns the makespan."""
+def _time(trial: Trial) -> float:
+    """Fill the longest paths; return the makespan."""
+    plan, paths, seconds = trial.plan, trial.paths, trial.front.seconds
     count, makespan = len(plan.order), 0.0
     for i in range(count):
         v = plan.order[i]
         k = plan.device[v]
-        paths.end[v] = _ready(front, plan.device, paths.end, v, k, paths.last_before[v]) + seconds[v, k]
+        paths.end[v] = _ready(trial.front, plan.device, paths.end, v, k, paths.last_before[v]) + seconds[v, k]
         makespan = max(makespan, paths.end[v])
-        longest[i + 1] = makespan
+        trial.longest[i + 1] = makespan
     for i in range(count - 1, -1, -1):
         v = plan.order[i]
         k = plan.device[v]
-        paths.reach[v] = _ready(back, plan.device, paths.reach, v, k, paths.first_after[v]) + seconds[v, k]
-    paths.end_without[:] = paths.end
-    paths.reach_without[:] = paths.reach
+        paths.reach[v] = _ready(trial.back, plan.device, paths.reach, v, k, paths.first_after[v]) + seconds[v, k]
+    for v in range(count):
+        paths.end_without[v], paths.reach_without[v] = paths.end[v], paths.reach[v]
     return makespan
 
 
 @helper
-def _critical(seconds: FloatMatrix, plan: CountedPlan, paths: Paths, makespan: float, path: IntArray) -> int:
-    """Write the operators whose longest path is the makespan; return their number."""
-    length = 0
-    for v in range(len(path)):
-        if paths.end[v] + paths.reach[v] - seconds[v, plan.device[v]] >= makespan * (1.0 - CLOSE):
-            path[length] = v
-            length += 1
-    return length
-
-
-@helper
-def _without(
-    front: Side, back: Side, seconds: FloatMatrix, plan: CountedPlan, paths: Paths, v: int, rest: float
-) -> float:
+def _without(trial: Trial, v: int, rest: float) -> float:
     """Fill the paths without operator v; return the longest, given the longest of all operators before it."""
+    plan, paths, seconds, device = trial.plan, trial.paths, trial.front.seconds, trial.plan.device
     first = plan.position[v]
-    paths.end_without[v] = _ready(front, plan.device, paths.end, v, plan.device[v], -1)
-    paths.reach_without[v] = _ready(back, plan.device, paths.reach, v, plan.device[v], -1)
+    paths.end_without[v] = _ready(trial.front, device, paths.end, v, device[v], -1)
+    paths.reach_without[v] = _ready(trial.back, device, paths.reach, v, device[v], -1)
     for i in range(first + 1, len(plan.order)):
         w = plan.order[i]
         u = paths.last_before[v] if paths.last_before[w] == v else paths.last_before[w]
-        k = plan.device[w]
-        end = _ready(front, plan.device, paths.end_without, w, k, u) + seconds[w, k]
+        end = _ready(trial.front, device, paths.end_without, w, device[w], u) + seconds[w, device[w]]
         paths.end_without[w] = end
         rest = max(rest, end)
     for i in range(first - 1, -1, -1):
         w = plan.order[i]
         u = paths.first_after[v] if paths.first_after[w] == v else paths.first_after[w]
-        k = plan.device[w]
-        paths.reach_without[w] = _ready(back, plan.device, paths.reach_without, w, k, u) + seconds[w, k]
+        left = _ready(trial.back, device, paths.reach_without, w, device[w], u)
+        paths.reach_without[w] = left + seconds[w, device[w]]
     return rest
 
 
 @helper
-def _may_run(seconds: FloatMatrix, plan: CountedPlan, v: int, k: int) -> bool:
-    """Whether operator v can run on device k, and fits there."""
-    a = plan.device[v]
-    if k == a or seconds[v, k] == np.inf:
-        return bool(k == a)
-    settle(plan.room, plan.device, v, k)
-    full = overfull(plan.room)
-    settle(plan.room, plan.device, v, a)
-    return not full
-
-
-@helper
-def _judge(
-    front: Side,
-    back: Side,
-    seconds: FloatMatrix,
-    plan: CountedPlan,
-    paths: Paths,
-    choice: Choice,
-    v: int,
-    k: int,
-    rest: float,
-    most: float,
-    kicks: int,
-) -> None:
-    """Judge the places of operator v on device k that are shorter than ``most``; all alike while ``kicks`` are left.
+def _judge(trial: Trial, v: int, k: int, rest: float, most: float, kicked: bool) -> None:
+    """Judge the places of operator v on device k that are shorter than ``most``; all alike where it is ``kicked``.
 
     They lie between the last operator that ends before v is ready and the first whose tail is shorter.
     """
-    lasts, lengths = seconds[v, k], choice.lengths
-    ready = _ready(front, plan.device, paths.end, v, k, -1)
-    left = _ready(back, plan.device, paths.reach, v, k, -1)
+    plan, paths, lengths, place = trial.plan, trial.paths, trial.lengths, trial.place
+    a = plan.device[v]
+    if trial.front.seconds[v, k] == np.inf:
+        return
+    settle(plan.room, plan.device, v, k)
+    full = overfull(plan.room)
+    settle(plan.room, plan.device, v, a)
+    if full and k != a:
+        return
+    ready = _ready(trial.front, plan.device, paths.end, v, k, -1)
+    left = _ready(trial.back, plan.device, paths.reach, v, k, -1)
     if max(ready, left) == np.inf:
         return
+    begins, ends = paths.row_start[k], paths.row_start[k + 1]
     low, high = -1, -1
-    for i in range(paths.row_start[k], paths.row_start[k + 1]):
+    for i in range(begins, ends):
         x = paths.row[i]
         if x != v and paths.end_without[x] <= ready:
             low = i
         if x != v and paths.reach_without[x] > left:
             high = i
     previous = -1 if low < 0 else paths.row[low]
-    i = paths.row_start[k] if low < 0 else low + 1
+    i = begins if low < 0 else low + 1
     while True:
-        if i < paths.row_start[k + 1] and paths.row[i] == v:
+        if i < ends and paths.row[i] == v:
             i += 1
-        following = paths.row[i] if i < paths.row_start[k + 1] else -1
+        following = paths.row[i] if i < ends else -1
         begin = ready if previous < 0 else max(ready, paths.end_without[previous])
         end = left if following < 0 else max(left, paths.reach_without[following])
-        own_path = begin + lasts + end
+        own_path = begin + trial.front.seconds[v, k] + end
         whole = max(own_path, rest)
-        seed = lengths[2] * 997.0 + 0.13
-        seed -= np.floor(seed)
-        lengths[2] = seed
-        if kicks > 0:
-            whole, own_path = seed, seed
-        own_path *= 1.0 + 0.02 * seed
-        stays = k == plan.device[v] and previous == paths.last_before[v]
+        lengths[2] = lengths[2] * 997.0 + 0.13
+        lengths[2] -= np.floor(lengths[2])
+        if kicked:
+            whole, own_path = lengths[2], lengths[2]
+        own_path *= 1.0 + 0.02 * lengths[2]
+        stays = k == a and previous == paths.last_before[v]
         shorter = whole < lengths[0] * (1.0 - CLOSE)
         shorter = shorter or (whole <= lengths[0] * (1.0 + CLOSE) and own_path < lengths[1])
-        if shorter and not stays and (kicks > 0 or whole < most):
+        if shorter and not stays and (kicked or whole < most):
             lengths[0], lengths[1] = whole, own_path
-            choice.place[0], choice.place[1], choice.place[2] = v, k, previous
+            place[0], place[1], place[2] = v, k, previous
         if i > high or following < 0:
             break
         previous = following
@@ -328,158 +259,99 @@ def _judge(
 
 
 @helper
-def _carried_out(
-    front: Side, back: Side, plan: CountedPlan, paths: Paths, place: IntArray, waiting: IntArray, order: IntArray
-) -> bool:
-    """Move an operator to a place; if the devices' orders then form a cycle, change nothing and return False."""
+def _carried_out(trial: Trial) -> bool:
+    """Move an operator to its place; if the devices' orders then form a cycle, change nothing and return False."""
+    plan, paths, place = trial.plan, trial.paths, trial.place
     v = place[0]
     a, was = plan.device[v], paths.last_before[v]
-    _take_out(paths, v)
-    _put_in(paths, v, place[1], place[2])
+    _move(paths, v, place[1], place[2])
     settle(plan.room, plan.device, v, place[1])
-    if not _sorted(front, back, paths, waiting, order):
-        _take_out(paths, v)
-        _put_in(paths, v, a, was)
+    if not _sorted(trial):
+        _move(paths, v, a, was)
         settle(plan.room, plan.device, v, a)
         return False
-    plan.order[:] = order
-    for i in range(len(order)):
-        plan.position[order[i]] = i
+    for i in range(len(plan.order)):
+        v = trial.space[0, i]
+        plan.order[i], plan.position[v] = v, i
     return True
 
 
 @helper
-def _ready(side: Side, device: IntArray, end: FloatArray, w: int, k: int, last: int) -> float:
+def _ready(net: Net, device: IntArray, end: FloatArray, w: int, k: int, last: int) -> float:
     """Earliest start of operator w on device k after operator ``last`` there (-1: none), for given ends.
 
-    With the other side and the times left, it is the time from the end of w to the end of the schedule.
+    With the reversed problem and the times left, it is the time from the end of w to the end of the schedule.
     """
-    before_start, before, in_start, incoming = side.before_start, side.before, side.in_start, side.incoming
-    source, size, latency, per_byte = side.source, side.size, side.latency, side.per_byte
+    before, ins, flows, links = net.before, net.ins, net.flows, net.links
     ready = 0.0 if last < 0 else end[last]
-    for i in range(before_start[w], before_start[w + 1]):
+    for i in range(before[w], before[w + 1]):
         ready = max(ready, end[before[i]])
-    for i in range(in_start[w], in_start[w + 1]):
-        f = incoming[i]
-        u, a = source[f], device[source[f]]
+    for i in range(ins[w], ins[w + 1]):
+        f = ins[i]
+        u = flows[f, SOURCE]
+        a = device[u]
         if a != k:
-            ready = max(ready, end[u] + latency[a, k] + size[f] * per_byte[a, k])
+            ready = max(ready, end[u] + links[0, a, k] + flows[f, SIZE] * links[1, a, k])
     return float(ready)
 
 
 @helper
-def _take_out(paths: Paths, v: int) -> None:
-    """Take an operator out of the order of its device."""
-    before, after = paths.last_before[v], paths.first_after[v]
-    if before >= 0:
-        paths.first_after[before] = after
+def _move(paths: Paths, v: int, k: int, before: int) -> None:
+    """Take an operator out of the order of its device, and put it after another one of device k, or first (-1)."""
+    old, after = paths.last_before[v], paths.first_after[v]
+    if old >= 0:
+        paths.first_after[old] = after
     if after >= 0:
-        paths.last_before[after] = before
-
-
-@helper
-def _put_in(paths: Paths, v: int, k: int, before: int) -> None:
-    """Put an operator after another one of device k, or first (-1)."""
+        paths.last_before[after] = old
+    after = -1
     if before >= 0:
         after = paths.first_after[before]
         paths.first_after[before] = v
     else:
-        after = -1
-        for i in range(paths.row_start[k], paths.row_start[k + 1]):
-            if paths.row[i] != v:
-                after = paths.row[i]
-                break
+        for i in range(paths.row_start[k + 1] - 1, paths.row_start[k] - 1, -1):
+            after = paths.row[i] if paths.row[i] != v else after
     if after >= 0:
         paths.last_before[after] = v
-    paths.last_before[v] = before
-    paths.first_after[v] = after
+    paths.last_before[v], paths.first_after[v] = before, after
 
 
 @helper
-def _sorted(front: Side, back: Side, paths: Paths, waiting: IntArray, order: IntArray) -> bool:
-    """Fill ``order`` so that predecessors, also those on the device, come first; False if they form a cycle."""
-    count = len(order)
-    top = 0
+def _sorted(trial: Trial) -> bool:
+    """Write an order in which predecessors, also those on the device, come first; False if they form a cycle."""
+    before, after, paths = trial.front.before, trial.front.after, trial.paths
+    order, waiting, count, top, at = trial.space[0], trial.space[1], len(trial.plan.order), 0, 0
     for v in range(count):
-        waiting[v] = front.before_start[v + 1] - front.before_start[v] + (1 if paths.last_before[v] >= 0 else 0)
+        waiting[v] = before[v + 1] - before[v] + (1 if paths.last_before[v] >= 0 else 0)
         if waiting[v] == 0:
             order[top] = v
             top += 1
-    at = 0
     while at < top:
         v = order[at]
         at += 1
-        w = paths.first_after[v]
-        if w >= 0:
-            waiting[w] -= 1
-            if waiting[w] == 0:
-                order[top] = w
-                top += 1
-        for i in range(back.before_start[v], back.before_start[v + 1]):
-            w = back.before[i]
-            waiting[w] -= 1
-            if waiting[w] == 0:
-                order[top] = w
-                top += 1
+        for i in range(after[v], after[v + 1] + 1):
+            w = after[i] if i < after[v + 1] else paths.first_after[v]
+            if w >= 0:
+                waiting[w] -= 1
+                if waiting[w] == 0:
+                    order[top] = w
+                    top += 1
     return top == count
 
 
-MOVES = 50
-"""Moves in one call of the loop."""
-
-UNTIMED_ROUNDS = 8
-
-KICKS = 12
-"""Moves at random from the best plan with which a round begins, from the second round on."""
-
-FIRST_PATIENCE, PATIENCE = 500, 3_000
-"""Moves without a better plan after which a round ends: the first one, or a later one, which grow longer."""
-
-
-def sides_of(arrays: PlacementArrays) -> Sides:
-    """Both sides without flows that take no time between any two devices, as precedence stays, and the run times."""
+def trial_of(arrays: PlacementArrays, plan: CountedPlan) -> Trial:
+    """A plan to move operators of, without flows that take no time between any two devices, as precedence stays."""
     timed = np.flatnonzero((durations(arrays) > 0.0).any(axis=(1, 2)))
-    incoming = Adjacency.from_pairs(len(arrays.seconds), arrays.target[timed], timed)
-    outgoing = Adjacency.from_pairs(len(arrays.seconds), arrays.source[timed], timed)
+    count, devices = arrays.seconds.shape
+    incoming = Adjacency.from_pairs(count, arrays.target[timed], timed)
+    outgoing = Adjacency.from_pairs(count, arrays.source[timed], timed)
     fewer = arrays._replace(
         in_start=incoming.start, incoming=incoming.items, out_start=outgoing.start, outgoing=outgoing.items
     )
-    return side_of(fewer), side_of(reversed_net(fewer)), arrays.seconds
-
-
-def _round(search: LocalSearch, sides: Sides, number: int) -> None:
-    """Move operators, from the best plan, until too many moves in a row brought no better plan of the round."""
-    search.catch_up()
-    plan = counted_plan(search.arrays, search.order, search.device, search.instance.cluster)
-    tabu, moved = np.zeros(search.arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    rng, best, idle = np.random.default_rng((search.run.seed, number)), math.inf, 0
-    patience = PATIENCE * (1 + number // 8) if number else FIRST_PATIENCE
-    while idle < patience and not search.run.should_stop():
-        kicks = max(0, KICKS - int(moved[0])) if number else 0
-        order, device = plan.order.copy(), plan.device.copy()
-        length = reinsert_many(*sides, plan, tabu, moved, rng.random((MOVES, DRAWS)), kicks, best, order, device)
-        idle += MOVES
-        if length < best:
-            best, idle = length, 0
-            search.consider(order, device)
-
-
-@named_solver(
-    Placement,
-    "tabu",
-    "tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
-    supports=SUPPORTS,
-    options={"rounds": "number of rounds; 0 for as many as the time allows"},
-)
-def solve_tabu(problem: Placement, run: Run) -> Outcome:
-    """Tabu search from the best plan known, or from the list schedulers' plans; solver "tabu".
-
-    Ports do not count while it moves operators, but its plans are timed with them.
-    """
-    search = search_from_best(problem, run)
-    sides, rounds, number = sides_of(search.arrays), rounds_asked(run, "rounds", UNTIMED_ROUNDS), 0
-    run.enter("reinsertion")
-    while math.isfinite(search.makespan) and search.instance.operators and number != rounds and not run.should_stop():
-        _round(search, sides, number)
-        number += 1
-    return ended(problem, run)
+    numbers = np.zeros((3, count), dtype=np.int64)
+    end, reach = np.zeros(count), np.zeros(count)
+    lengths = end, reach, end.copy(), reach.copy()
+    paths = Paths(*lengths, numbers[0], numbers[1], np.zeros(devices + 1, dtype=np.int64), numbers[2])
+    net, reverse = net_of(fewer), net_of(reversed_net(fewer))
+    space = np.zeros((2, max(count, devices)), dtype=np.int64)
+    place = np.zeros(3, dtype=np.int64)
+    return Trial(net, reverse, plan, paths, np.zeros(3), place, np.zeros(count + 1), space)

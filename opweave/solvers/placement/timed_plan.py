@@ -40,12 +40,16 @@ class Net:
             flat = items.tolist()
             return [flat[a:b] for a, b in pairwise(start.tolist())]
 
-        self.arrays, self.model, self.cluster = arrays, arrays.model, cluster.tolist()
+        self.arrays = arrays
+        self.model = arrays.model
+        self.cluster = cluster.tolist()
         self.count, self.devices = arrays.seconds.shape
         self.seconds = arrays.seconds.tolist()
         self.before = rows(arrays.before_start, arrays.before)
-        self.incoming, self.outgoing = rows(arrays.in_start, arrays.incoming), rows(arrays.out_start, arrays.outgoing)
-        self.source, self.target = arrays.source.tolist(), arrays.target.tolist()
+        self.incoming = rows(arrays.in_start, arrays.incoming)
+        self.outgoing = rows(arrays.out_start, arrays.outgoing)
+        self.source = arrays.source.tolist()
+        self.target = arrays.target.tolist()
         self.item = list(range(len(self.source))) if self.model == PORT_EDGE else arrays.tensor.tolist()
         self.flows: dict[int, list[int]] = defaultdict(list)
         for f, item in enumerate(self.item):
@@ -155,7 +159,8 @@ class Timed:
 
 def timed_from(net: Net, plan: Times) -> Timed:
     """A plan from its arrays."""
-    device, wanted = plan.device.tolist(), dict[Job, float](enumerate(plan.start.tolist()))
+    device = plan.device.tolist()
+    wanted = dict[Job, float](enumerate(plan.start.tolist()))
     for f in np.flatnonzero(plan.begins >= 0.0).tolist():
         wanted[net.item[f], device[net.target[f]]] = float(plan.begins[f])
     return Timed(net, device, wanted)

@@ -67,8 +67,13 @@ def improve(work: Work, send: Send) -> None:
         from ortools.sat.python import cp_model  # noqa: F401
 
     send(None)
-    net, draw, chain = Net(work.arrays, work.cluster), random.Random(work.seed), work.chain.tolist()
-    plan, size, fruitless, last = timed_from(net, work.plan), FIRST_SIZE, 0, list[float]()
+    net = Net(work.arrays, work.cluster)
+    draw = random.Random(work.seed)
+    chain = work.chain.tolist()
+    plan = timed_from(net, work.plan)
+    size = FIRST_SIZE
+    fruitless = 0
+    last = list[float]()
     blocks = blocks_of(plan, chain)
     for number in range(work.windows):
         if time.time() >= work.until or plan.makespan <= 0.0 or fruitless > MOST_REPEATS + 10 * len(blocks):
@@ -95,20 +100,29 @@ def decide(plan: Timed, blocks: Sequence[Block], seed: int, seconds: float) -> t
         from ortools.sat.python import cp_model
 
     program = Program(plan, blocks, cp_model.CpModel())
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
-    solver.parameters.max_deterministic_time = WORK
-    solver.parameters.max_time_in_seconds = max(seconds, 0.0)
-    solver.parameters.linearization_level = 0
-    solver.parameters.cp_model_probing_level = 0
-    solver.parameters.symmetry_level = 0
+    solver = brief_solver(WORK, seconds, seed)
     status = solver.solve(program.model)
     found = program.plan_of(solver) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
     if found is not None and found.makespan >= plan.makespan * (1.0 - 1e-9):
         found = None
     settled = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
     return found, settled, solver.response_proto.deterministic_time / WORK
+
+
+def brief_solver(work: float, seconds: float, seed: int = 0) -> cp_model.CpSolver:
+    """CP-SAT for small programs of one process, within some work in its measure, and some seconds."""
+    with without_pandas():
+        from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.max_deterministic_time = work
+    solver.parameters.max_time_in_seconds = max(seconds, 0.0)
+    solver.parameters.linearization_level = 0
+    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.symmetry_level = 0
+    return solver
 
 
 class Program:
@@ -165,7 +179,8 @@ class Program:
 
     def _least(self) -> int:
         """The length that early and late jobs require, whatever the window decides."""
-        plan, least = self.plan, max((self.ticks(self.plan.end(job)) for job in self.early), default=0)
+        plan = self.plan
+        least = max((self.ticks(self.plan.end(job)) for job in self.early), default=0)
         for job in self.late:
             for other, lag in plan.waits[job]:
                 if other in self.early:
@@ -294,7 +309,8 @@ class Program:
             for a, there in self.of(u).items():
                 if a == b:
                     continue
-                taken, lasts = self._taken(there, [self.of(v)[b] for v in readers]), self._lasts(f, a, b)
+                taken = self._taken(there, [self.of(v)[b] for v in readers])
+                lasts = self._lasts(f, a, b)
                 self.sent[message].append((a, taken))
                 self._occupy((net.devices + a, 2 * net.devices + b), start, lasts, taken)
                 self._after(self.finish(u), start, taken)

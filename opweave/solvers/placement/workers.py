@@ -1,29 +1,34 @@
-"""The workers of placement, which "auto" runs as a portfolio."""
+"""The workers of placement, which "auto" runs as a portfolio.
+
+Consecutive stages as a placement: the model is cut as in a pipeline, for the least latency of one input.
+
+A pipeline that takes one input at a time is a placement in which every device has a run of consecutive operators. Up to
+a dozen devices, the best such plan is known exactly within milliseconds (see :mod:`opweave.solvers.pipeline.sums`).
+Where memory decides and links are slow, as with language models on machines at home, few other plans come near it.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
-from opweave.formulations.placement import programs  # noqa: F401 - they register themselves
+import numpy as np
+
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
+from opweave.problems.errors import OpweaveError
+from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.auto import register_auto
-from opweave.solvers.engines.engine import run_engine
-from opweave.solvers.engines.known import CpSat, Highs
-from opweave.solvers.language.layers import solve_layers
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.blocking.search import solve_calls
-from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.bounds.area import quick_bounds
+from opweave.solvers.placement.cooling import solve_local
 from opweave.solvers.placement.decompose import Chained, solve_decompose, solve_prices
-from opweave.solvers.placement.local import empty_search, list_plans, solve_ranks
-from opweave.solvers.placement.plans import ended
-from opweave.solvers.placement.stages import solve_staged
-from opweave.solvers.placement.tabu import solve_tabu
-from opweave.solvers.placement.windows import solve_local
+from opweave.solvers.placement.local import empty_search, list_plans, solve_ranks, solve_tabu
+from opweave.solvers.placement.plans import ended, fits, plan_of, solution_of
+from opweave.solvers.registry import Feature, find_solver, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.workers import Steps, Worker
+from opweave.solvers.workers import Steps, Worker, by_name
 
 MOST_GRAINS = 10_000_000
 """Most common measures of all times in a schedule for which bounds are rounded up to one."""
@@ -60,14 +65,13 @@ def solve_quick_bounds(problem: Placement, run: Run) -> Outcome:
 def workers(problem: Placement, run: Run) -> list[Worker]:
     """Baselines and quick bounds, exact methods for special cases, searches, bounds, and engines on the whole."""
     del run
-    engines = [engine for engine in (CpSat(), Highs()) if engine.missing() is None]
     if problem.reading is not None:
-        return [Steps("calls", solve_calls, problem)]
+        return [*by_name(problem, "calls")]
     chained = Chained(problem)
     steps = [
         Steps("baselines", solve_baselines, problem),
         Steps("quick bounds", solve_quick_bounds, problem),
-        Steps("layers", solve_layers, problem),
+        *by_name(problem, "layers"),
         Steps("stages", solve_staged, problem),
         Steps("ranks", solve_ranks, problem),
         Steps("local", solve_local, problem),
@@ -77,7 +81,7 @@ def workers(problem: Placement, run: Run) -> list[Worker]:
     if problem.transfers == "delay":
         steps.append(Steps("tabu", solve_tabu, problem))
     if len(problem.graph.operators) <= MOST_PROGRAMMED:
-        steps += [Steps(each.name, partial(run_engine, engine=each), problem) for each in engines[:1]]
+        steps += by_name(problem, "cp-sat")
     return [*steps]
 
 
@@ -89,3 +93,60 @@ register_auto(
     supports=SUPPORTS,
     readings=(None, "transfers='blocking'"),
 )
+
+
+@named_solver(
+    Placement,
+    "stages",
+    "consecutive stages, one for each device that is used, for the least latency: a pipeline's exact search",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+    supports=SUPPORTS,
+)
+def solve_staged(problem: Placement, run: Run) -> Outcome:
+    """Cut the model into stages for the least latency; solver "stages"."""
+    run.enter("stages")
+    instance, scout = lower_unless_short(problem), run.child()
+    try:
+        pipeline = pipeline_of(problem)
+        solver = find_solver(pipeline, "auto")
+        if solver.beyond(pipeline):
+            return Outcome(run.termination(), reason="a pipeline cannot honour all constraints")
+        solver.run(pipeline, scout)
+    except OpweaveError as error:
+        return Outcome(run.termination(), reason=f"as a pipeline: {error}")
+    if not isinstance(scout.best, Stages):
+        return Outcome(run.termination(), reason="no consecutive stages fit the devices")
+    index = {name: v for v, name in enumerate(instance.names)}
+    position = {name: k for k, name in enumerate(instance.devices)}
+    order = np.asarray([index[name] for stage in scout.best.stages for name in stage.operators], dtype=np.int64)
+    device = np.empty(len(order), dtype=np.int64)
+    for stage in scout.best.stages:
+        device[[index[name] for name in stage.operators]] = position[stage.device]
+    arrays = arrays_of(instance, problem)
+    plan = plan_of(arrays, order, device)
+    better = run.objective is None or plan.makespan < run.objective
+    if better and np.isfinite(plan.makespan) and fits(arrays, device):
+        schedule = solution_of(instance, arrays, plan)
+        judged = problem.evaluate(schedule)
+        if judged.feasible and judged.objective is not None:
+            run.found(schedule, float(judged.objective))
+    return Outcome(run.termination())
+
+
+def pipeline_of(problem: Placement) -> Pipeline:
+    """The pipeline whose plans are the placements in consecutive stages, for one input at a time.
+
+    Raises
+    ------
+    InvalidSpecError
+        If a constraint of the placement does not fit a pipeline.
+    """
+    return Pipeline(
+        graph=problem.graph,
+        cluster=problem.cluster,
+        costs=problem.costs,
+        memory=problem.memory,
+        constraints=problem.constraints,
+        objective="latency",
+        inputs="everywhere",
+    )

@@ -12,7 +12,7 @@ from opweave.problems.errors import OpweaveError
 from opweave.problems.result import OptionValue, Result, Status, Termination
 from opweave.problems.shown import Shown, find_view
 from opweave.problems.solution import Solution
-from opweave.problems.spec import FrozenDict, Many, Spec
+from opweave.problems.spec import FrozenDict, Many, Spec, Table, preset
 from opweave.problems.timeline import Timeline
 from opweave.problems.units import precise_seconds, readable_bytes
 
@@ -48,7 +48,7 @@ class Answer(Spec):
     """
 
     solver: str
-    values: FrozenDict[str, OptionValue] = FrozenDict()
+    values: Table[str, OptionValue] = preset(FrozenDict())
     result: AnyResult | None = None
     refusal: str | None = None
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import OptionValue
-from opweave.problems.spec import SCHEMA_VERSION
 from opweave.problems.words import instead_of
 from opweave.solvers.questions.answers import Answer, Answers, Report, answered
 from opweave.solvers.registry import Solver, find_solver, load_solvers
@@ -31,7 +30,7 @@ class Comparison(Answers):
         solution; None without any.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     unit: str
     baseline: str | None = None
 

@@ -14,7 +14,7 @@ from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Shown, find_view
 from opweave.problems.solution import AnySolution, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Number, Spec
+from opweave.problems.spec import Count, Many, Number, Spec, preset
 from opweave.problems.words import counted
 from opweave.solvers.arguments import checked_time_limit, checked_whole
 from opweave.solvers.questions.changes import changed
@@ -116,14 +116,14 @@ class Conflict(Shown, Spec):
         What is known, in one sentence.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     problem: str
     status: Literal["conflict", "feasible", "unknown"]
-    items: Many[Requirement] = ()
+    items: Many[Requirement] = preset(())
     irreducible: bool = False
-    proofs: Many[Proof] = ()
-    witnesses: Many[AnySolution | None] = ()
-    mends: Many[Mend] = ()
+    proofs: Many[Proof] = preset(())
+    witnesses: Many[AnySolution | None] = preset(())
+    mends: Many[Mend] = preset(())
     plan: AnySolution | None = None
     reason: str = ""
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
-from opweave.problems.spec import SCHEMA_VERSION, Many
+from opweave.problems.spec import Many, preset
 from opweave.solvers.arguments import checked_time_limit, checked_whole
 from opweave.solvers.questions.answers import Answer, Answers, Report, reporting
 from opweave.solvers.questions.moving_limits import MovingLimits, tradeoff
@@ -41,11 +41,11 @@ class Front(Answers):
         Whether it is proved that no other compromise exists.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     measures: Many[str]
     units: Many[str]
     method: Literal["epsilon", "nsga2"] = "epsilon"
-    steps: Many[Answer] = ()
+    steps: Many[Answer] = preset(())
     complete: bool = False
 
 

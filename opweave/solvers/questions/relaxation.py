@@ -33,7 +33,7 @@ KNOWN_RULES: tuple[Any, ...] = tuple(
 KNOWN_PROBLEMS = (MemoryOrdering, Placement, BatchedMapping, Slicing, Pipeline)
 """Problems whose fields mean what is compared here; a subclass may mean something else by them."""
 
-MORE_IS_LESS = frozenset({"max_calls", "host_cores", "compression"})
+MORE_IS_LESS = frozenset({"max_calls", "compression"})
 """Fields beside :attr:`~opweave.problems.problem.Problem.restrictions` that ask less the larger they are."""
 
 

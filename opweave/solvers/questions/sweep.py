@@ -10,7 +10,7 @@ from typing import Any, Literal
 from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many
+from opweave.problems.spec import FrozenDict, Lists
 from opweave.solvers.questions.answers import Answer, Answers, Report, answered, readable_value
 from opweave.solvers.questions.changes import Grid, points_of
 from opweave.solvers.questions.relaxation import Series
@@ -34,10 +34,10 @@ class Sweep(Answers):
         One :class:`~opweave.solvers.questions.answers.Answer` for each point, the last axis changing first.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     unit: str
     solver: str
-    axes: FrozenDict[str, Many[OptionValue]]
+    axes: Lists[str, OptionValue]
 
     def at(self, **values: OptionValue) -> Answer:
         """The first row with these values.

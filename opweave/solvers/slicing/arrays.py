@@ -1,10 +1,10 @@
 """The evaluator that all searches of slicing share: times and memory of plans, on arrays, mostly compiled.
 
-A plan is a mode for every operator, shape (operators,), and its cuts, shape (operators, devices + 1); see
+In loops, a plan is one matrix: of every operator, its mode, and then its cuts. Shape (operators, devices + 2); see
 :mod:`opweave.formulations.slicing.instance`. Populations have an additional first dimension.
 
-Every array argument of a compiled function costs time, so an instance is packed into few arrays. The constants below
-name the columns of ``ops`` and ``flows``.
+An instance is packed into few arrays, because each costs time where a loop is compiled. The constants below name the
+columns of ``ops``, ``flows`` and ``tensors``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,21 @@ from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix
 from opweave.solvers.loops import helper, loop
 
 LENGTH, _, WHOLE, FLOWS, FLOWS_END, WEIGHT, WORKSPACE, MOST, MADE, MADE_END, ENDS, ENDS_END = range(12)
-"""Columns of ``SlicingArrays.ops``; LENGTH + mode is the length along a mode, the others are ranges and sizes."""
+CONSUMERS, CONSUMERS_END, READING = range(12, 15)
+"""Columns of ``SlicingArrays.ops``; LENGTH + mode is the length along a mode, READING bits that select the variant of
+the problem, the same for all operators; the others are ranges and sizes."""
 
 PRODUCER, STRIDE, PADDING, REACH, WIDE, DEEP, OFFSET, ALL_CHANNELS, ALL_ROWS, CELL = range(10)
 """Columns of ``SlicingArrays.flows``: as in the instance, then the extent and cell of the flow's tensor."""
 
-SHARED, PRINTED, RESIDENT = 1, 2, 4
-"""Bits of ``SlicingArrays.reading``: one channel for all devices, the paper's transfers, weights that stay in
-memory."""
+MAKER, MADE_ROWS, MADE_CHANNELS, MADE_CELL = range(4)
+"""Columns of ``SlicingArrays.tensors``."""
+
+MODE, CUT = 0, 1
+"""Columns of a plan: the mode, and the first cut."""
+
+PRINTED, RESIDENT = 1, 2
+"""Bits of READING: the paper's transfers, weights that stay in memory."""
 
 
 class SlicingArrays(NamedTuple):
@@ -33,50 +40,51 @@ class SlicingArrays(NamedTuple):
 
     Attributes
     ----------
-    ops, flows
-        Whole numbers by operator and by flow; columns as above.
+    ops, flows, tensors
+        Whole numbers by operator, by flow, and by tensor; columns as above. Every produced tensor comes by producer,
+        and once more by the operator after which it is freed.
     times
         Intercept, and seconds for each position along the rows and the channels. Shape (operators, 3, devices).
     links
         Seconds per byte and latency. Shape (2, devices).
-    reading
-        Bits that select the variant of the problem.
-    made
-        Rows, channels and cell of every produced tensor, by producer.
-    ends
-        Producer, rows, channels and cell of every tensor, by the operator after which it is freed.
     capacity
         Shape (devices,).
-    consumers_start, consumers
+    consumers
         Operators that read each operator's output.
     """
 
     ops: IntMatrix
     flows: IntMatrix
+    tensors: IntMatrix
     times: FloatCube
     links: FloatMatrix
-    reading: int
-    made: IntMatrix
-    ends: IntMatrix
     capacity: IntArray
-    consumers_start: IntArray
     consumers: IntArray
 
 
 def arrays_of(instance: SlicingInstance) -> SlicingArrays:
     """Arrays for the kernels."""
+    count = instance.operators
     maker = np.full(len(instance.cell), -1, dtype=np.int64)
-    maker[instance.made] = np.repeat(np.arange(instance.operators), np.diff(instance.made_start))
-    ending = np.flatnonzero((instance.last >= 0) & (instance.last < instance.operators) & (maker >= 0))
-    ends = ending[np.argsort(instance.last[ending], kind="stable")]
-    starts = np.zeros(instance.operators + 1, dtype=np.int64)
-    np.cumsum(np.bincount(instance.last[ending], minlength=instance.operators), out=starts[1:])
-    extents = np.stack([instance.rows, instance.channels, instance.cell], axis=1)
+    maker[instance.made] = np.repeat(np.arange(count), np.diff(instance.made_start))
+    ending = np.flatnonzero((instance.last >= 0) & (instance.last < count) & (maker >= 0))
+    ends = np.searchsorted(np.sort(instance.last[ending]), np.arange(count + 1)) + len(instance.made)
+    listed = np.concatenate([instance.made, ending[np.argsort(instance.last[ending], kind="stable")]])
     t, moving = instance.tensor, instance.rate > 0.0
     per_byte = np.divide(1.0, instance.rate, out=np.zeros(len(moving)), where=moving)
-    ranges = (instance.flow_start, instance.made_start, starts)
-    flow_range, made_range, end_range = (np.stack([each[:-1], each[1:]], axis=1) for each in ranges)
-    sizes = np.stack([instance.weight, instance.workspace, instance.most_parts], axis=1)
+    reading = PRINTED * instance.printed + RESIDENT * instance.resident
+    op_columns = (
+        *instance.length.T,
+        instance.whole,
+        *_ranges(instance.flow_start),
+        instance.weight,
+        instance.workspace,
+        instance.most_parts,
+        *_ranges(instance.made_start),
+        *_ranges(ends),
+        *_ranges(instance.consumers.start),
+        np.full(count, reading),
+    )
     flow_columns = (
         instance.producer,
         instance.stride,
@@ -89,21 +97,26 @@ def arrays_of(instance: SlicingInstance) -> SlicingArrays:
         instance.rows[t],
         instance.cell[t],
     )
+    tensor_columns = (maker, instance.rows, instance.channels, instance.cell)
     lengths = np.maximum(instance.length, 1)
     return SlicingArrays(
-        ops=np.concatenate(
-            [instance.length, instance.whole[:, None], flow_range, sizes, made_range, end_range], axis=1
-        ).astype(np.int64),
+        ops=np.stack(op_columns, axis=1).astype(np.int64),
         flows=np.stack(flow_columns, axis=1).astype(np.int64),
+        tensors=np.stack(tensor_columns, axis=1)[listed].astype(np.int64),
         times=np.concatenate([instance.intercept[:, None], instance.slope[:, None] / lengths[:, :, None]], axis=1),
         links=np.stack([per_byte, instance.latency]),
-        reading=SHARED * instance.broadcast_airtime + PRINTED * instance.printed + RESIDENT * instance.resident,
-        made=extents[instance.made].reshape(-1, 3),
-        ends=np.concatenate([maker[ends, None], extents[ends]], axis=1).reshape(-1, 4),
         capacity=instance.capacity,
-        consumers_start=instance.consumers.start,
         consumers=instance.consumers.items,
     )
+
+
+def _ranges(starts: IntArray) -> tuple[IntArray, IntArray]:
+    return starts[:-1], starts[1:]
+
+
+def matrix_of(mode: IntArray, cuts: IntArray) -> IntArray:
+    """Plans as the kernels need them."""
+    return np.concatenate([mode[..., None], cuts], axis=-1)
 
 
 @helper
@@ -119,59 +132,44 @@ def need_of(flows: IntMatrix, e: int, mode_v: int, a: int, b: int) -> tuple[int,
 
 
 @helper
-def missing_cells(ops: IntMatrix, flows: IntMatrix, e: int, v: int, mode: IntArray, cuts: IntMatrix, k: int) -> int:
+def missing_cells(ops: IntMatrix, flows: IntMatrix, e: int, v: int, plan: IntMatrix, k: int) -> int:
     """Cells of a flow's tensor that device k needs for its part and does not hold."""
-    low, high = need_of(flows, e, mode[v], cuts[v, k], cuts[v, k + 1])
-    j = flows[e, PRODUCER]
-    across = flows[e, ALL_CHANNELS] if mode[v] == ROWS else flows[e, ALL_ROWS]
+    mode, j = plan[v, MODE], flows[e, PRODUCER]
+    low, high = need_of(flows, e, mode, plan[v, CUT + k], plan[v, CUT + k + 1])
+    across = flows[e, ALL_CHANNELS] if mode == ROWS else flows[e, ALL_ROWS]
+    needed = high - low
     if j < 0:
-        return int((high - low) * across)
-    first, end = cuts[j, k], cuts[j, k + 1]
+        return int(needed * across)
+    first, end = plan[j, CUT + k], plan[j, CUT + k + 1]
     if ops[j, WHOLE] == 1:
-        return 0 if end > first else int((high - low) * across)
-    if mode[v] != mode[j]:
-        return int((high - low) * (across - (end - first)))
-    return int((high - low - max(0, min(high, end) - max(low, first))) * across)
+        return 0 if end > first else int(needed * across)
+    if mode != plan[j, MODE]:
+        return int(needed * (across - (end - first)))
+    return int((needed - max(0, min(high, end) - max(low, first))) * across)
 
 
 @helper
 def _flow_seconds(
-    ops: IntMatrix,
-    flows: IntMatrix,
-    links: FloatMatrix,
-    reading: int,
-    e: int,
-    v: int,
-    mode: IntArray,
-    cuts: IntMatrix,
-    ends: FloatArray,
-) -> float:
-    """Add every device's wait for a flow to ``ends``, or return the router's airtime if the channel is shared."""
-    j, shared = flows[e, PRODUCER], reading & SHARED != 0
+    ops: IntMatrix, flows: IntMatrix, links: FloatMatrix, e: int, v: int, plan: IntMatrix, ends: FloatArray
+) -> None:
+    """Add every device's wait for a flow to ``ends``."""
+    j, mode, reading = flows[e, PRODUCER], plan[v, MODE], ops[v, READING]
     if j < 0:
-        return 0.0
-    printed = reading & PRINTED != 0 and mode[v] == ROWS and mode[j] == ROWS and ops[v, WHOLE] + ops[j, WHOLE] == 0
-    before_low, before_high, together, largest, added = -1, -1, True, 0.0, 0.0
-    for k in range(links.shape[1]):
-        a, b = cuts[v, k], cuts[v, k + 1]
+        return
+    printed = reading & PRINTED != 0 and mode + plan[j, MODE] == 2 * ROWS and ops[v, WHOLE] + ops[j, WHOLE] == 0
+    for k in range(len(ends)):
+        a = plan[v, CUT + k]
+        b = plan[v, CUT + k + 1]
         if a == b:
             continue
-        low, high = need_of(flows, e, mode[v], a, b)
         if printed:
-            beyond = max(0, high - cuts[j, k + 1]) + max(0, cuts[j, k] - low)
+            low, high = need_of(flows, e, mode, a, b)
+            beyond = max(0, high - plan[j, CUT + k + 1]) + max(0, plan[j, CUT + k] - low)
             cells = beyond * flows[e, ALL_CHANNELS] if high > low else 0
         else:
-            cells = missing_cells(ops, flows, e, v, mode, cuts, k)
+            cells = missing_cells(ops, flows, e, v, plan, k)
         size = cells * flows[e, CELL]
-        seconds = links[1, k] + size * links[0, k] if size > 0 else 0.0
-        if not shared:
-            ends[k] += seconds
-            continue
-        largest = max(largest, seconds)
-        added += seconds
-        together = together and (before_low < 0 or (low == before_low and high == before_high))
-        before_low, before_high = low, high
-    return largest if together else added
+        ends[k] += links[1, k] + size * links[0, k] if size > 0 else 0.0
 
 
 @helper
@@ -180,106 +178,104 @@ def operator_seconds(
     flows: IntMatrix,
     times: FloatCube,
     links: FloatMatrix,
-    reading: int,
     v: int,
-    mode: IntArray,
-    cuts: IntMatrix,
+    plan: IntMatrix,
     ends: FloatArray,
 ) -> float:
     """Time of one operator: its slowest device, transfers included; inf when a device takes part that may not.
 
     ``ends``, shape (devices,), receives the end of every device; 0 if it has no part.
     """
-    for k in range(links.shape[1]):
-        part = cuts[v, k + 1] - cuts[v, k]
-        ends[k] = times[v, 0, k] + times[v, 1 + mode[v], k] * part if part > 0 else 0.0
-    airtime = 0.0
-    for e in range(ops[v, FLOWS], ops[v, FLOWS_END]):
-        airtime += _flow_seconds(ops, flows, links, reading, e, v, mode, cuts, ends)
+    for k in range(len(ends)):
+        part = plan[v, CUT + k + 1] - plan[v, CUT + k]
+        ends[k] = times[v, 0, k] + times[v, 1 + plan[v, MODE], k] * part if part > 0 else 0.0
     slowest = 0.0
-    for k in range(links.shape[1]):
-        slowest = max(slowest, ends[k])
-    return airtime + slowest
-
-
-@helper
-def weight_bytes(ops: IntMatrix, v: int, mode: IntArray, cuts: IntMatrix, k: int) -> int:
-    """Bytes of the weights that device k needs for its part of operator v."""
-    part = cuts[v, k + 1] - cuts[v, k]
-    if part == 0:
-        return 0
-    share = -(-ops[v, WEIGHT] * part // ops[v, LENGTH + CHANNELS]) if mode[v] == CHANNELS else ops[v, WEIGHT]
-    return int(share)
-
-
-@helper
-def held_bytes(
-    ops: IntMatrix, rows: int, channels: int, cell: int, j: int, mode: IntArray, cuts: IntMatrix, k: int
-) -> int:
-    """Bytes of a tensor that device k has produced itself."""
-    part = cuts[j, k + 1] - cuts[j, k]
-    if mode[j] == CHANNELS:
-        return int(part * rows * cell)
-    return int(part * rows // ops[j, LENGTH] * channels * cell)
-
-
-@helper
-def passing_bytes(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntMatrix, k: int) -> int:
-    """Bytes that device k holds only while operator v runs: workspace, cells received, and weights if they leave."""
-    ops, flows = arrays.ops, arrays.flows
-    part = cuts[v, k + 1] - cuts[v, k]
-    if part == 0:
-        return 0
-    passing = -(-ops[v, WORKSPACE] * part // ops[v, LENGTH + mode[v]])
-    if arrays.reading & RESIDENT == 0:
-        passing += weight_bytes(ops, v, mode, cuts, k)
     for e in range(ops[v, FLOWS], ops[v, FLOWS_END]):
-        passing += missing_cells(ops, flows, e, v, mode, cuts, k) * flows[e, CELL]
+        _flow_seconds(ops, flows, links, e, v, plan, ends)
+    for k in range(len(ends)):
+        slowest = max(slowest, ends[k])
+    return slowest
+
+
+@helper
+def weight_bytes(ops: IntMatrix, v: int, plan: IntMatrix, k: int) -> int:
+    """Bytes of the weights that device k needs for its part of operator v."""
+    part = plan[v, CUT + k + 1] - plan[v, CUT + k]
+    weight = ops[v, WEIGHT]
+    if part > 0 and plan[v, MODE] == CHANNELS:
+        weight = -(-weight * part // ops[v, LENGTH + CHANNELS])
+    return int(weight) if part > 0 else 0
+
+
+@helper
+def held_bytes(ops: IntMatrix, tensors: IntMatrix, i: int, plan: IntMatrix, k: int) -> int:
+    """Bytes of the tensor in row i that device k has produced itself."""
+    j = tensors[i, MAKER]
+    held = (plan[j, CUT + k + 1] - plan[j, CUT + k]) * tensors[i, MADE_ROWS]
+    across = 1
+    if plan[j, MODE] != CHANNELS:
+        held = held // ops[j, LENGTH]
+        across = tensors[i, MADE_CHANNELS]
+    return int(held * across * tensors[i, MADE_CELL])
+
+
+@helper
+def passing_bytes(ops: IntMatrix, flows: IntMatrix, v: int, plan: IntMatrix, k: int) -> int:
+    """Bytes that device k holds only while operator v runs: workspace, cells received, and weights if they leave."""
+    part = plan[v, CUT + k + 1] - plan[v, CUT + k]
+    if part == 0:
+        return 0
+    passing = -(-ops[v, WORKSPACE] * part // ops[v, LENGTH + plan[v, MODE]])
+    if ops[v, READING] & RESIDENT == 0:
+        passing += weight_bytes(ops, v, plan, k)
+    for e in range(ops[v, FLOWS], ops[v, FLOWS_END]):
+        passing += missing_cells(ops, flows, e, v, plan, k) * flows[e, CELL]
     return int(passing)
 
 
 @helper
-def surplus_parts(ops: IntMatrix, v: int, cuts: IntMatrix) -> int:
-    """Parts of operator v beyond its limit."""
-    parts = 0
-    for k in range(cuts.shape[1] - 1):
-        parts += cuts[v, k] < cuts[v, k + 1]
-    return int(max(0, parts - ops[v, MOST]))
+def surplus_parts(ops: IntMatrix, plan: IntMatrix) -> int:
+    """Parts of operators beyond their limits."""
+    surplus = 0
+    for v in range(len(plan)):
+        parts = 0
+        for k in range(CUT, plan.shape[1] - 1):
+            parts += plan[v, k] < plan[v, k + 1]
+        surplus += max(0, parts - ops[v, MOST])
+    return surplus
 
 
 @helper
-def excess_of(arrays: SlicingArrays, mode: IntArray, cuts: IntMatrix, peak: IntArray) -> float:
+def excess_of(arrays: SlicingArrays, plan: IntMatrix, peak: IntArray) -> float:
     """cv6 and cv7: bytes over the devices' memory, and surplus parts; 0 for a legal plan.
 
     Writes the peak memory of every device to ``peak``, shape (devices,).
     """
-    ops, made, ends = arrays.ops, arrays.made, arrays.ends
-    resident = arrays.reading & RESIDENT != 0
-    excess = 0.0
+    ops = arrays.ops
+    flows = arrays.flows
+    tensors = arrays.tensors
+    excess = float(surplus_parts(ops, plan))
     for k in range(len(peak)):
         live = 0
-        for v in range(len(mode) if resident else 0):
-            live += weight_bytes(ops, v, mode, cuts, k)
+        for v in range(len(plan)):
+            if ops[v, READING] & RESIDENT != 0:
+                live += weight_bytes(ops, v, plan, k)
         most = live
-        for v in range(len(mode)):
+        for v in range(len(plan)):
             for i in range(ops[v, MADE], ops[v, MADE_END]):
-                live += held_bytes(ops, made[i, 0], made[i, 1], made[i, 2], v, mode, cuts, k)
-            used = live + passing_bytes(arrays, v, mode, cuts, k)
-            most = max(most, used)
+                live += held_bytes(ops, tensors, i, plan, k)
+            most = max(most, live + passing_bytes(ops, flows, v, plan, k))
             for i in range(ops[v, ENDS], ops[v, ENDS_END]):
-                live -= held_bytes(ops, ends[i, 1], ends[i, 2], ends[i, 3], ends[i, 0], mode, cuts, k)
+                live -= held_bytes(ops, tensors, i, plan, k)
         peak[k] = most
         excess += max(0, most - arrays.capacity[k])
-    for v in range(len(mode)):
-        excess += surplus_parts(ops, v, cuts)
     return excess
 
 
 @loop
 def judge_all(
     arrays: SlicingArrays,
-    modes: IntMatrix,
-    cuts: IntCube,
+    plans: IntCube,
     memory: bool,
     seconds: FloatArray,
     excess: FloatArray,
@@ -290,13 +286,15 @@ def judge_all(
 
     ``ends`` (devices,) is memory.
     """
-    for p in range(len(modes)):
-        for v in range(modes.shape[1]):
-            seconds[p] += operator_seconds(
-                arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading, v, modes[p], cuts[p], ends
-            )
+    ops = arrays.ops
+    flows = arrays.flows
+    times = arrays.times
+    links = arrays.links
+    for p in range(len(plans)):
+        for v in range(plans.shape[1]):
+            seconds[p] += operator_seconds(ops, flows, times, links, v, plans[p], ends)
         if memory:
-            excess[p] = excess_of(arrays, modes[p], cuts[p], peaks[p])
+            excess[p] = excess_of(arrays, plans[p], peaks[p])
 
 
 class Judged(NamedTuple):
@@ -317,9 +315,10 @@ def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: boo
     memory
         Whether to compute excess and peaks; else they are 0.
     """
-    count, devices = len(modes), arrays.links.shape[1]
+    count = len(modes)
+    devices = arrays.links.shape[1]
     judged = Judged(np.zeros(count), np.zeros(count), np.zeros((count, devices), dtype=np.int64))
-    judge_all(arrays, modes, cuts, memory, *judged, np.zeros(devices))
+    judge_all(arrays, matrix_of(modes, cuts), memory, *judged, np.zeros(devices))
     return judged
 
 

@@ -76,7 +76,8 @@ def teams(instance: SlicingInstance, arrays: SlicingArrays) -> Iterator[Plan]:
     slowest = np.where(known, seconds, 0.0).max(axis=1, keepdims=True)  # for a device that may not run an operator
     total = np.where(known, seconds, slowest).sum(axis=0)
     fastest = np.argsort(total, kind="stable")
-    speed, mode = 1.0 / np.maximum(total, 1e-30), np.full(instance.operators, ROWS, dtype=np.int64)
+    speed = 1.0 / np.maximum(total, 1e-30)
+    mode = np.full(instance.operators, ROWS, dtype=np.int64)
     for size in range(2, len(fastest) + 1):
         shares = np.where(np.isin(np.arange(len(fastest)), fastest[:size]), speed, 0.0)
         yield build(instance, arrays, mode, np.tile(shares, (instance.operators, 1)))

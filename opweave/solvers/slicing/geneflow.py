@@ -31,7 +31,8 @@ def gene_count(instance: SlicingInstance) -> int:
 def decode(instance: SlicingInstance, rows: FloatArray) -> tuple[IntArray, IntArray]:
     """Modes and cuts of plans. Shapes (plans, operators) and (plans, operators, devices + 1)."""
     genes = rows.reshape(len(rows), len(instance.names), len(instance.devices) + 1)
-    allowed, length = np.isfinite(instance.intercept), instance.length
+    allowed = np.isfinite(instance.intercept)
+    length = instance.length
     weights = np.where(allowed, np.maximum(0.0, genes[:, :, :-1] - IDLE), 0.0)
     heaviest = np.where(allowed, weights, -1.0).argmax(axis=2)[:, :, None] == np.arange(len(instance.devices))
     alone = instance.whole[:, None] | (weights.sum(axis=2, keepdims=True) <= 0.0)
@@ -39,7 +40,8 @@ def decode(instance: SlicingInstance, rows: FloatArray) -> tuple[IntArray, IntAr
     mode = np.where(genes[:, :, -1] >= 0.5, CHANNELS, ROWS)
     operators = np.arange(len(instance.names))
     mode = np.where(length[operators, mode] == 0, 1 - mode, mode)
-    reached, lengths = np.cumsum(weights, axis=2), length[operators, mode][:, :, None]
+    reached = np.cumsum(weights, axis=2)
+    lengths = length[operators, mode][:, :, None]
     cuts = np.zeros((*mode.shape, len(instance.devices) + 1), dtype=np.int64)
     cuts[:, :, 1:] = np.floor(reached / reached[:, :, -1:] * lengths + 0.5)
     return mode, cuts
@@ -81,12 +83,14 @@ def solve_geneflow(problem: Slicing, run: Run) -> Outcome:
     from opweave.solvers.evolution.pymoo_problem import PlanSampling
 
     instance = Lowered(problem).instance(run)
-    model, arrays = GenEFlow(problem, instance), arrays_of(instance)
+    model = GenEFlow(problem, instance)
+    arrays = arrays_of(instance)
     if not model.n_var:
         nothing = model.decode(np.zeros(0))
         run.found(nothing, problem.evaluate(nothing).objective or 0.0)
         return ended(run)
-    population, generations = population_asked(run, model.n_var), rounds_asked(run, "generations", GENERATIONS)
+    population = population_asked(run, model.n_var)
+    generations = rounds_asked(run, "generations", GENERATIONS)
     first = [RULES[name][0](problem, instance, arrays).cuts for name in ("one_device", "uniform", "proportional")]
     if isinstance(run.start, Slices):
         first.insert(0, instance.plan(run.start)[1])

@@ -17,8 +17,8 @@ from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.solution import Solution
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.anneal import DRAWS, anneal, scratch_for
-from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
+from opweave.solvers.slicing.anneal import DRAWS, anneal, state_of
+from opweave.solvers.slicing.arrays import CUT, MODE, SlicingArrays, arrays_of, is_limited, judge, matrix_of
 from opweave.solvers.slicing.baselines import RULES, teams
 from opweave.solvers.slicing.geneflow import scattered
 from opweave.solvers.slicing.memory import empty_memory
@@ -40,7 +40,8 @@ PIECE = 2_000_000
 FIRST_HEAT = (0.0004, 0.0001, 0.00003)
 """Initial temperatures of successive rounds, as shares of the latency."""
 
-UNTIMED_ROUNDS, SEARCH_ROUNDS = 6, 30
+UNTIMED_ROUNDS = 6
+SEARCH_ROUNDS = 30
 """Rounds without a time limit; the second number applies while no plan fits."""
 
 SCATTERED = 100
@@ -111,26 +112,27 @@ class LocalSearch:
         rng = np.random.default_rng((self.run.seed, number))
         hottest = FIRST_HEAT[number % len(FIRST_HEAT)] * origin.seconds
         movable = len(self.instance.names)
-        mode, cuts = origin.mode.copy(), origin.cuts.copy()
-        penalty, soft = self._penalty(origin), 1.0 if self.best is None else SOFT
+        plan = matrix_of(origin.mode, origin.cuts)
+        penalty = self._penalty(origin)
+        soft = 1.0 if self.best is None else SOFT
         moves = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OPERATOR * movable))
         piece = max(1, min(moves // 8, PIECE // movable))
-        began, left, done, improved = self.run.elapsed(), self.run.remaining(), 0, False
+        began = self.run.elapsed()
+        left = self.run.remaining()
+        done = 0
+        improved = False
         while done < moves and not self.run.should_stop():
             count = min(piece, moves - done)
             passed = (self.run.elapsed() - began) / left if left else 0.0
             progress = min(1.0, max(done / moves, passed))
             heat = np.maximum(0.0, hottest * (1.0 - progress - np.arange(count) / moves))
-            best_mode, best_cuts = np.zeros_like(mode), np.zeros_like(cuts)
+            now = state_of(plan)
             cost = penalty * soft ** (1.0 - progress)
-            memory = empty_memory(self.arrays, len(mode), len(self.instance.devices))
-            draws = rng.random((count, DRAWS))
-            plans = (mode, cuts, best_mode, best_cuts)
-            found = anneal(self.arrays, cost, draws, heat, *plans, memory, scratch_for(mode, cuts))
-            if math.isfinite(found):
-                improved = self.consider(judged(self.arrays, best_mode, best_cuts)) or improved
-            else:
-                self.consider(judged(self.arrays, mode.copy(), cuts.copy()))
+            found = anneal(self.arrays, cost, rng.random((count, DRAWS)), heat, now, empty_memory(self.arrays))
+            kept = now.best if math.isfinite(found) else now.plan
+            better = self.consider(judged(self.arrays, kept[:, MODE].copy(), kept[:, CUT:].copy()))
+            improved = improved or better
+            plan = now.plan
             done += count
         return improved
 
@@ -153,7 +155,8 @@ class LocalSearch:
 
     def rounds(self) -> None:
         """Run rounds, mostly from the best plan, until stopped; a fixed number of them without a time limit."""
-        starts, number = self.baselines(), 0
+        starts = self.baselines()
+        number = 0
         if not starts or not self.instance.names:
             return  # no operator can be moved
         untimed = self.run.time_limit is None

@@ -1,8 +1,7 @@
 """Memory of a plan that changes by moves: what a move changes is counted again, and nothing else.
 
-A move changes the plan of the operators low to high - 1. The bytes that a device holds then differ from the first of
-them to the last operator that reads anything that they made. Operators of the run, and those that read from it, also
-receive other bytes.
+A move changes the plan of the operators low to high - 1. The bytes that a device holds may then differ from the first
+of them on. Operators of the run, and those that read from it, also receive other bytes.
 
 :func:`~opweave.solvers.slicing.arrays.excess_of` counts the same for a single plan.
 """
@@ -20,6 +19,8 @@ from opweave.solvers.slicing.arrays import (
     ENDS_END,
     MADE,
     MADE_END,
+    MAKER,
+    READING,
     RESIDENT,
     SlicingArrays,
     held_bytes,
@@ -30,45 +31,18 @@ from opweave.solvers.slicing.arrays import (
 
 
 class Memory(NamedTuple):
-    """Bytes under the current plan, and those under the plan that a move proposes.
+    """Bytes on every device while each operator runs, and last those of weights that stay, which come in addition.
 
-    Attributes
-    ----------
-    until
-        The last operator during which a device holds anything that an operator has made. Shape (operators,).
-    used, new_used
-        Bytes besides those of ``weights`` while an operator runs; the new ones only where they may differ. Shape
-        (operators, devices).
-    passing, new_passing
-        The part of these that a device drops after the operator.
-    weights, new_weights
-        Bytes of weights that stay on a device. Shape (devices,).
+    They are those under the current plan, and under the plan that a move proposes. Shape (operators + 1, devices).
     """
 
-    until: IntArray
-    used: IntMatrix
-    new_used: IntMatrix
-    passing: IntMatrix
-    new_passing: IntMatrix
-    weights: IntArray
-    new_weights: IntArray
+    held: IntMatrix
+    proposed: IntMatrix
 
 
-def empty_memory(arrays: SlicingArrays, count: int, devices: int) -> Memory:
+def empty_memory(arrays: SlicingArrays) -> Memory:
     """Memory of a plan in which no device has a part."""
-    ops, ends, until = arrays.ops, arrays.ends, np.arange(count)
-    np.maximum.at(until, ends[:, 0], np.repeat(np.arange(count), ops[:, ENDS_END] - ops[:, ENDS]))
-    until[np.bincount(ends[:, 0], minlength=count) < ops[:, MADE_END] - ops[:, MADE]] = count - 1
-    return Memory(until, *np.zeros((4, count, devices), dtype=np.int64), *np.zeros((2, devices), dtype=np.int64))
-
-
-@helper
-def end_of(memory: Memory, low: int, high: int) -> int:
-    """One more than the last operator during which a device may hold other bytes than before."""
-    end = high
-    for v in range(low, high):
-        end = max(end, memory.until[v] + 1)
-    return end
+    return Memory(*np.zeros((2, len(arrays.ops) + 1, len(arrays.capacity)), dtype=np.int64))
 
 
 @helper
@@ -79,54 +53,40 @@ def proposed_excess(
     high: int,
     touched: IntArray,
     size: int,
-    old_mode: IntArray,
-    old_cuts: IntMatrix,
-    mode: IntArray,
-    cuts: IntMatrix,
+    old: IntMatrix,
+    new: IntMatrix,
 ) -> float:
     """Bytes over the devices' memory, and surplus parts, of the plan after a move; 0 for a legal plan.
 
     The first ``size`` of ``touched`` are the operators that the move changes, and those that read from them.
     """
-    ops, made, ends, count = arrays.ops, arrays.made, arrays.ends, len(mode)
-    end = end_of(memory, low, high)
-    excess = 0.0
-    for v in range(count):
-        excess += surplus_parts(ops, v, cuts)
-    for k in range(cuts.shape[1] - 1):
-        weights = memory.weights[k]
-        for v in range(low, high if arrays.reading & RESIDENT != 0 else low):
-            weights += weight_bytes(ops, v, mode, cuts, k) - weight_bytes(ops, v, old_mode, old_cuts, k)
-        memory.new_weights[k] = weights
-        for v in range(low, end):
-            memory.new_used[v, k], memory.new_passing[v, k] = memory.used[v, k], memory.passing[v, k]
+    ops, flows, tensors, proposed = arrays.ops, arrays.flows, arrays.tensors, memory.proposed
+    count, excess = len(new), float(surplus_parts(ops, new))
+    for k in range(len(arrays.capacity)):
+        for v in range(count + 1):
+            proposed[v, k] = memory.held[v, k]
         for i in range(size):
             v = touched[i]
-            passing = passing_bytes(arrays, v, mode, cuts, k)
-            memory.new_used[v, k] += passing - memory.passing[v, k]
-            memory.new_passing[v, k] = passing
-        more = 0
-        for v in range(low, end):
-            for i in range(ops[v, MADE], ops[v, MADE_END] if v < high else 0):
-                more += held_bytes(ops, made[i, 0], made[i, 1], made[i, 2], v, mode, cuts, k)
-                more -= held_bytes(ops, made[i, 0], made[i, 1], made[i, 2], v, old_mode, old_cuts, k)
-            memory.new_used[v, k] += more
-            for i in range(ops[v, ENDS], ops[v, ENDS_END]):
-                j = ends[i, 0]
-                if low <= j < high:
-                    more -= held_bytes(ops, ends[i, 1], ends[i, 2], ends[i, 3], j, mode, cuts, k)
-                    more += held_bytes(ops, ends[i, 1], ends[i, 2], ends[i, 3], j, old_mode, old_cuts, k)
-        most = 0
+            proposed[v, k] += passing_bytes(ops, flows, v, new, k) - passing_bytes(ops, flows, v, old, k)
+        more, most = 0, 0
         for v in range(count):
-            most = max(most, memory.new_used[v, k] if low <= v < end else memory.used[v, k])
-        excess += max(0, most + weights - arrays.capacity[k])
+            if low <= v < high:
+                if ops[v, READING] & RESIDENT != 0:
+                    proposed[count, k] += weight_bytes(ops, v, new, k) - weight_bytes(ops, v, old, k)
+                for i in range(ops[v, MADE], ops[v, MADE_END]):
+                    more += held_bytes(ops, tensors, i, new, k) - held_bytes(ops, tensors, i, old, k)
+            proposed[v, k] += more
+            most = max(most, proposed[v, k])
+            for i in range(ops[v, ENDS], ops[v, ENDS_END]):
+                if low <= tensors[i, MAKER] < high:
+                    more -= held_bytes(ops, tensors, i, new, k) - held_bytes(ops, tensors, i, old, k)
+        excess += max(0, most + proposed[count, k] - arrays.capacity[k])
     return excess
 
 
 @helper
-def accept(memory: Memory, low: int, high: int) -> None:
+def accept(memory: Memory) -> None:
     """Make the proposed plan the current one."""
-    for k in range(len(memory.weights)):
-        memory.weights[k] = memory.new_weights[k]
-        for v in range(low, end_of(memory, low, high)):
-            memory.used[v, k], memory.passing[v, k] = memory.new_used[v, k], memory.new_passing[v, k]
+    for v in range(len(memory.held)):
+        for k in range(memory.held.shape[1]):
+            memory.held[v, k] = memory.proposed[v, k]

@@ -16,9 +16,10 @@ from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.registry import find_solver
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.arrays import SlicingArrays, is_limited, judge, operator_seconds
+from opweave.solvers.slicing.arrays import SlicingArrays, is_limited, judge, matrix_of, operator_seconds
 
-MOST_SECONDS, SHARE = 5.0, 0.2
+MOST_SECONDS = 5.0
+SHARE = 0.2
 """Most seconds for the order, and the largest share of the time limit."""
 
 
@@ -78,7 +79,8 @@ def build(instance: SlicingInstance, arrays: SlicingArrays, mode: IntArray, shar
         Preferred share of every device in every operator, shape (operators, devices). If no preferred device may take
         part, the fastest does.
     """
-    allowed, whole = np.isfinite(instance.intercept), instance.whole
+    allowed = np.isfinite(instance.intercept)
+    whole = instance.whole
     cuts = np.zeros((len(shares), shares.shape[1] + 1), dtype=np.int64)
     mode = np.where(np.take_along_axis(instance.length, mode[:, None], axis=1)[:, 0] == 0, CHANNELS - mode, mode)
     mode[whole] = ROWS
@@ -95,15 +97,16 @@ def build(instance: SlicingInstance, arrays: SlicingArrays, mode: IntArray, shar
 
 def _settle(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntArray, allowed: FloatArray) -> None:
     """Give a whole operator to the device that ends it soonest."""
-    best, chosen = np.inf, int(allowed.argmax())
+    best = np.inf
+    chosen = int(allowed.argmax())
     for k in np.flatnonzero(allowed).tolist():
         cuts[v], cuts[v, k + 1 :] = 0, 1
+        plan = matrix_of(mode, cuts)
         ends = np.zeros(len(allowed))
-        seconds = operator_seconds(
-            arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading, v, mode, cuts, ends
-        )
+        seconds = operator_seconds(arrays.ops, arrays.flows, arrays.times, arrays.links, v, plan, ends)
         if seconds < best:
-            best, chosen = seconds, k
+            best = seconds
+            chosen = k
     cuts[v], cuts[v, chosen + 1 :] = 0, 1
 
 

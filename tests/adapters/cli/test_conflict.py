@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 import opweave as ow
-from tests.adapters.conftest import Run, assert_polite, write
+from tests.adapters.conftest import Run, write
 
 
 def written(folder: Path, limit: int | None) -> Path:
@@ -34,16 +32,3 @@ def test_a_plan_is_exit_0(opweave: Run, tmp_path: Path) -> None:
     ended = opweave("conflict", written(tmp_path, 8), "--json", "--time-limit", 20, "--seed", 1)
     assert ended.status == 0
     assert json.loads(ended.out)["status"] == "feasible"
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "sentence"),
-    [("--solver", "nobody", "has no solver 'nobody'"), ("--time-limit", "-1", "time_limit is -1.0")],
-)
-def test_bad_input_is_exit_2(opweave: Run, tmp_path: Path, option: str, value: str, sentence: str) -> None:
-    assert_polite(opweave("conflict", written(tmp_path, 7), option, value), sentence)
-    assert_polite(opweave("conflict", tmp_path / "nowhere.json"), "nowhere.json")
-
-
-def test_the_help_says_what_the_exit_status_means(opweave: Run) -> None:
-    assert "Exit status 0" in " ".join(opweave("conflict", "--help").out.split())

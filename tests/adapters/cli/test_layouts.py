@@ -27,28 +27,13 @@ def test_lifetimes_are_planned_and_checked(opweave: Run, tmp_path: Path) -> None
     assert json.loads(again.out)["objective"] == 6
 
 
-def test_a_capacity_that_is_too_small_is_exit_1(opweave: Run, tmp_path: Path) -> None:
-    path = tmp_path / "net.csv"
-    path.write_text(LINES)
-    done = opweave("plan", path, "--problem", "layout", "--capacity", "5")
-    assert (done.status, done.err) == (1, "")
-    assert "infeasible" in done.out
-
-
 def test_flags_of_orders_do_not_fit_a_csv(opweave: Run, tmp_path: Path) -> None:
     path = tmp_path / "net.csv"
     path.write_text(LINES)
     said = "--in-place is about the order of a model; a CSV says when its storages live"
     assert_polite(opweave("plan", path, "--problem", "layout", "--in-place", "any"), said)
+    done = opweave("plan", path, "--capacity", "5")
+    assert (done.status, done.err) == (1, "")
+    assert "infeasible" in done.out
     assert_polite(opweave("plan", path, "--problem", "layout", "--alignment", "3"), "must be a power of two")
     assert_polite(opweave("plan", tmp_path / "none.csv", "--problem", "layout"), "there is no such file")
-
-
-def test_plan_knows_a_csv_by_its_name_and_shows_nothing_of_a_model(opweave: Run, tmp_path: Path) -> None:
-    path = tmp_path / "net.csv"
-    path.write_text(LINES)
-    done = opweave("plan", path)
-    assert (done.status, done.err) == (0, "")
-    assert "live peak" in done.out
-    assert "operators" not in done.out
-    assert "latency" not in done.out

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import opweave as ow
 from tests.adapters.conftest import Run, assert_polite
 from tests.solvers.language.test_questions import rig_of
 
@@ -43,9 +44,11 @@ def test_one_table_and_one_picture(
     monkeypatch.setenv("COLUMNS", "120")  # narrower tables shorten their texts
     ended = opweave("llm", model, "--devices", rig, "--context", 2048, "--machines", "--report", tmp_path / "report")
     assert ended.status == 0, ended.err
-    for text in ("tokens/s", "proved: no plan is faster", "gpu0", "llama_fit", "desktop + laptop", "llama-server -m"):
+    for text in ("tokens/s", "no plan is faster", "gpu0", "llama_fit", "desktop + laptop", "llama-server -m"):
         assert text in ended.out
-    assert {"devices.png", "schedule.json", "report.html"} <= {path.name for path in (tmp_path / "report").iterdir()}
+    assert {"devices.png", "devices.json", "runtimes.json", "report.html"} <= {
+        path.name for path in (tmp_path / "report").iterdir()
+    }
 
 
 def test_the_longest_context(opweave: Run, model: Path, rig: Path) -> None:
@@ -92,3 +95,13 @@ def test_devices_that_do_not_say_how_fast_they_are(opweave: Run, model: Path, tm
     path.write_text(json.dumps({"devices": [{"name": "cpu", "memory_bytes": 2**30}]}))
     ended = opweave("llm", model, "--devices", path)
     assert_polite(ended, "'cpu' has no memory_bandwidth")
+
+
+def test_without_devices_the_machine_at_hand_is_asked_about(
+    opweave: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opweave.adapters.llm.machine.this_machine", lambda: rig_of(4000).cluster)
+    assert opweave("llm", model, "--json").status == 0
+    unknown = ow.Cluster(devices=[ow.Device(name="cpu"), ow.Device(name="gpu0", memory_bytes="8 GiB")], shared=1e9)
+    monkeypatch.setattr("opweave.adapters.llm.machine.this_machine", lambda: unknown)
+    assert_polite(opweave("llm", model), "'cpu' has no memory_bandwidth; a plan of a language model needs it; this")

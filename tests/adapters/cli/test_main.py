@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from opweave.__main__ import main as command_line
 from opweave.adapters.cli import main as cli
-from opweave.adapters.cli import questions
 from opweave.adapters.load import load_result
 from opweave.problems.graph import OpGraph
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -53,14 +50,6 @@ def test_a_warning_is_a_line_without_code(opweave: Run, tmp_path: Path) -> None:
     assert [line.startswith("opweave: ") for line in others] == [True]
 
 
-def test_plan_loads_a_model_and_builds_the_problem(opweave: Run, graph: OpGraph, tmp_path: Path) -> None:
-    model = write(tmp_path / "model.json", graph.model_dump_json())
-    ended = opweave("plan", model, "--in-place", "first", "--objective", "total", "--inputs", "kept", "--json")
-    assert ended.status == 0
-    assert json.loads(ended.out)["assumptions"] == "total, in place first, inputs kept, outputs kept"
-    assert opweave("plan", model, "--problem", "ordering", "--limit", "14B").status == 0
-
-
 def test_an_infeasible_problem_is_exit_1_with_the_reason(opweave: Run, graph: OpGraph, tmp_path: Path) -> None:
     model = write(tmp_path / "model.json", graph.model_dump_json())
     ended = opweave("plan", model, "--limit", 13, "--solver", "definition", "-o", tmp_path / "r.json")
@@ -75,26 +64,6 @@ def test_ctrl_c_returns_the_best_so_far(opweave: Run, spec: Path) -> None:
     assert ended.status == 0
     assert "feasible (interrupted)" in ended.out
     assert "23 B" in ended.out
-
-
-def test_ctrl_c_elsewhere_is_exit_130(opweave: Run, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(path: Path) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(questions, "load_problem", interrupt)
-    assert opweave("solve", spec).status == 130
-
-
-def test_ctrl_c_while_modules_are_imported_is_exit_130_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "main", interrupt)
-    with pytest.raises(SystemExit) as ended:
-        command_line()
-    assert (ended.value.code, capsys.readouterr().err) == (130, "opweave: interrupted\n")
 
 
 INTERRUPTED_IMPORT = """
@@ -151,15 +120,6 @@ def test_solvers_are_listed_with_what_is_missing(opweave: Run) -> None:
     assert "pip install 'opweave[away]'" in ended.out
 
 
-def test_constraints_are_listed_by_what_solvers_do_with_them(opweave: Run) -> None:
-    ended = opweave("solvers", "--problem", "ordering", "--constraints")
-    assert ended.status == 0
-    assert [line.split()[1:] for line in ended.out.splitlines() if line.split()[:1] == ["memory_ordering"]] == [
-        ["auto", "Precede", "-"],
-        *([name, "-", "Precede"] for name in ("definition", "ctrl-c", "away")),
-    ]
-
-
 BAD_ARGUMENTS = [
     (["--solver", "magic"], "has no solver 'magic'; it has: auto"),
     (["--solver", "away"], "to get it: pip install 'opweave[away]'"),
@@ -169,8 +129,6 @@ BAD_ARGUMENTS = [
     (["--option", "a=1", "--option", "a=2"], "each name once"),
     (["--time-limit", "0"], "time_limit is 0.0; it must be a number of seconds above 0"),
     (["--time-limit", "nan"], "time_limit is nan"),
-    (["--gap", "1"], "gap is 1.0"),
-    (["--threads", "0"], "threads is 0"),
     (["-o", "missing/result.json"], "its folder does not exist"),
 ]
 
@@ -184,10 +142,8 @@ def test_bad_arguments_are_one_sentence(opweave: Run, spec: Path, arguments: lis
     ("arguments", "sentence"),
     [
         (["--limit", "lots"], "'lots' is not a size"),
-        (["--limit", "-5"], "'-5' is not a size"),
         (["--problem", "cooking"], "no problem is called 'cooking'; there are: ordering"),
         (["--objective", "least"], "objective should be 'peak' or 'total', but is 'least'"),
-        (["--in-place", "maybe"], "in_place should be 'none', 'first' or 'any'"),
         (["--dim", "batch=-1"], "a dimension is a whole number"),
         (["--dim", "batch=1"], "dims are for .onnx, .tflite and .xml files"),
     ],
@@ -197,11 +153,6 @@ def test_bad_plan_arguments_are_one_sentence(
 ) -> None:
     model = write(tmp_path / "model.json", graph.model_dump_json())
     assert_polite(opweave("plan", model, *arguments), sentence)
-
-
-def test_unknown_options_are_usage_errors(opweave: Run, spec: Path) -> None:
-    ended = opweave("solve", spec, "--colour", "red")
-    assert (ended.status, ended.out) == (2, "")
 
 
 BAD_FILES = [
@@ -262,19 +213,6 @@ def test_names_from_files_cannot_steer_the_terminal(opweave: Run, graph: OpGraph
     assert ended.status == 0
     assert "\x1b" not in ended.out
     assert r"\x1b[31m[bold]evil[/bold]\n" in ended.out
-
-
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["plan", "--help"]])
-def test_help_and_version(opweave: Run, arguments: list[str]) -> None:
-    ended = opweave(*arguments)
-    assert ended.status == 0
-    assert "opweave" in ended.out
-
-
-def test_a_reader_that_goes_away_is_no_traceback() -> None:
-    pipe = f"{sys.executable} -m opweave plan {DATA / 'MobileNetV2.json.gz'} --solver magic --json | true"
-    done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False, env=dict(os.environ))
-    assert "Traceback" not in done.stderr
 
 
 def test_python_m_opweave_is_the_command_line() -> None:

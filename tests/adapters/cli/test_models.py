@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.conftest import Run, assert_polite
+from tests.adapters.conftest import Run
 from tests.tiny import PROBLEMS
 
 
@@ -15,15 +15,6 @@ def pipeline(tmp_path: Path) -> Path:
     path = tmp_path / "spec.json"
     path.write_text(PROBLEMS["pipeline"].model_dump_json())
     return path
-
-
-def test_formulations_are_listed_with_who_solves_them_and_where_they_come_from(opweave: Run) -> None:
-    ended = opweave("formulations", "-p", "placement")
-    assert (ended.status, ended.err) == (0, "")
-    for text in ("disjunctive", "intervals", "moirai", "highs", "on, start", "doi:10.48550/arXiv.2312.04025"):
-        assert text in ended.out
-    assert "cut_program" not in ended.out
-    assert "cut_program" in opweave("formulations").out
 
 
 def test_a_problem_becomes_a_file_and_another_solver_s_answer_is_judged(
@@ -49,18 +40,3 @@ def test_a_plan_that_breaks_a_rule_is_not_valid(opweave: Run, tmp_path: Path) ->
     ended = opweave("model", tmp_path / "spec.json", "--judge", tmp_path / "p.sol")
     assert ended.status == 1
     assert "not valid: " in ended.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ((), "name a file for the model with -o"),
-        (("-o", "p.xls"), "models are written as .mps"),
-        (("-o", "p.lp", "--formulation", "moirai"), "no formulation 'moirai'"),
-        (("--judge", "none.sol"), "none.sol: there is no such file"),
-    ],
-)
-def test_refusals_are_sentences(opweave: Run, pipeline: Path, tmp_path: Path, arguments, sentence, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    ended = opweave("model", pipeline, *arguments)
-    assert_polite(ended, sentence)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import opweave as ow
@@ -15,9 +16,9 @@ import opweave as ow
 pytest.importorskip("distributed")
 pytest.importorskip("onnxruntime")
 
-from opweave.adapters.cluster.carry import Emulation, carry_out, random_inputs
-from opweave.adapters.cluster.connect import addresses, assigned, check_workers, connected
-from opweave.adapters.cluster.parts import parts_of
+from opweave.adapters.cluster.carry import carry_out
+from opweave.adapters.cluster.connect import Workers, connected
+from opweave.adapters.cluster.parts import plan_of
 from opweave.adapters.cluster.probing import probe
 from opweave.adapters.cluster.running import replaced, run
 from tests.adapters.cluster.nets import residual_net
@@ -73,7 +74,7 @@ def test_an_emulated_pipeline_is_as_fast_as_predicted(client: Client, model: Pat
 
 
 def test_replicas_take_turns(client: Client, model: Path) -> None:
-    problem = pipeline_of(model, min_stages=1, max_stages=None)
+    problem = pipeline_of(model, min_stages=1, max_stages=None, max_replicas=3)
     names = list(problem.running_order)
     plan = ow.Stages(
         stages=[
@@ -81,7 +82,7 @@ def test_replicas_take_turns(client: Client, model: Path) -> None:
             ow.Stage(device="d1", operators=names[5:], replicas=["d2", "d3"]),
         ]
     )
-    found = run(model, plan, client, inputs=12)
+    found = run(model, plan, client, problem=problem, inputs=12)
     assert len(found.outputs) == 12 and found.difference == 0.0
 
 
@@ -101,7 +102,7 @@ def test_inputs_of_a_killed_worker_run_again(client: Client, model: Path) -> Non
     result = ow.solve(problem, time_limit=10)
     plan = result.solution
     assert plan is not None
-    victim = assigned(client, [stage.device for stage in plan.stages])[plan.stages[1].device]
+    victim = Workers(client).about[plan.stages[1].device]["address"]
     pid = client.run(os.getpid, workers=[victim])[victim]
     found = run(model, result, client, problem=problem, emulate=problem.cluster, inputs=200, progress=_killer(pid))
     assert found.reason is None
@@ -115,11 +116,11 @@ def test_without_a_spare_the_finished_inputs_are_kept(model: Path) -> None:
     plan = ow.solve(problem, time_limit=10).solution
     assert plan is not None
     with connected(local=DEVICES) as client:
-        parts = parts_of(model, plan, problem=problem, seconds=[0.05] * len(plan.stages))
-        victim = assigned(client, parts.devices)[parts.devices[-1]]
+        parts = plan_of(model, problem, plan, emulate=problem.cluster)
+        victim = Workers(client).about[parts.devices[-1]]["address"]
         pid = client.run(os.getpid, workers=[victim])[victim]
-        feeds = random_inputs(model.read_bytes(), 200)
-        found = carry_out(client, parts, feeds, emulation=Emulation(problem.cluster), progress=_killer(pid))
+        feeds = [{"x": np.ones((32, 64), np.float32)}] * 200
+        found, _ = carry_out(client, parts, feeds, progress=_killer(pid))
         assert found.reason is not None and "is gone" in found.reason
         assert 0 < len(found.outputs) < 200
 
@@ -135,7 +136,7 @@ def _killer(pid: int) -> Callable[[int, int], None]:
 
 
 def test_a_probe_gives_a_cluster_and_costs(client: Client, model: Path) -> None:
-    found = probe(client, model, sizes=(2**10, 2**16), repeats=2)
+    found = probe(client, model, sizes=(2**10, 2**16))
     assert set(found.cluster.device_index) == set(DEVICES)
     assert found.cluster.notes
     assert found.costs is not None
@@ -145,12 +146,10 @@ def test_a_probe_gives_a_cluster_and_costs(client: Client, model: Path) -> None:
 
 
 def test_workers_are_found_by_name(client: Client) -> None:
-    assert set(addresses(client)) == set(DEVICES)
-    assert list(assigned(client, ["d2", "d0"])) == ["d2", "d0"]
+    assert set(Workers(client).about) == set(DEVICES)
+    assert list(Workers(client, ["d2", "d0"]).about) == ["d2", "d0"]
     with pytest.raises(ow.InvalidInputError, match="no worker is named 'phone'"):
-        assigned(client, ["d0", "phone"])
-    with pytest.raises(ow.InvalidInputError, match="only 4 workers"):
-        assigned(client, ["a", "b", "c", "d", "e"])
+        Workers(client, ["d0", "phone"])
 
 
 def test_a_scheduler_that_does_not_answer_is_named() -> None:
@@ -169,9 +168,8 @@ def test_a_device_takes_the_place_of_another(model: Path) -> None:
 
 
 def test_a_part_that_does_not_fit_is_named(client: Client) -> None:
-    address = addresses(client)["d2"]
     with pytest.raises(ow.EngineError, match="'d2' has room for"):
-        check_workers(client, {address: 2**60})
+        Workers(client, ["d2"]).check_room({"d2": 2**60})
 
 
 def test_a_busy_machine_shows_in_an_emulated_run(client: Client, model: Path) -> None:

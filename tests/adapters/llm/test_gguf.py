@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import opweave as ow
 from benchmarks.models.gguf_nets import generated
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.llm.gguf import read_header
-from opweave.problems.language.number_types import NUMBER_TYPES
+from opweave.problems.language.model import NUMBER_TYPES
 from opweave.problems.limits import DEFAULT_LIMITS
 from tests.adapters.llm.files import F16, F32, MXFP4, Q4_0, Q8_0, llama_keys, llama_rows, text, write_gguf
 
@@ -45,12 +46,16 @@ def test_the_graph_has_every_byte(tmp_path: Path) -> None:
     assert ow.load(tmp_path / "tiny.gguf").parameter_bytes["layers.0.cache"] == 4096 * 256
 
 
+def keys_of(architecture: str, layers: int, **more: object) -> dict[str, object]:
+    """The metadata of a tiny model of another architecture."""
+    found = {key.replace("llama.", f"{architecture}."): thing for key, thing in llama_keys(layers).items()}
+    found |= {f"{architecture}.{key}": thing for key, thing in more.items()}
+    return found | {"general.architecture": architecture}
+
+
 def test_experts_are_groups_of_their_own(tmp_path: Path) -> None:
-    rows = [
-        ("token_embd.weight", (256, 96), F16),
-        ("output_norm.weight", (256,), F32),
-        ("output.weight", (256, 96), Q8_0),
-    ]
+    rows = [("token_embd.weight", (256, 96), F16), ("output_norm.weight", (256,), F32)]
+    rows.append(("output.weight", (256, 96), Q8_0))
     for n in range(3):
         rows += [(f"blk.{n}.attn_{name}.weight", (256, 256), Q8_0) for name in ("q", "k", "v", "output")]
         rows += [(f"blk.{n}.{name}.weight", (256,), F32) for name in ("attn_norm", "ffn_norm")]
@@ -60,32 +65,21 @@ def test_experts_are_groups_of_their_own(tmp_path: Path) -> None:
         rows += [(f"blk.{n}.ffn_gate_inp.weight", (256, 8), F32), (f"blk.{n}.exp_probs_b.bias", (8,), F32)]
         rows += [(f"blk.{n}.ffn_{name}_exps.weight", (256, 128, 8), MXFP4) for name in ("up", "gate", "down")]
         rows += [(f"blk.{n}.ffn_{name}_shexp.weight", (256, 128), Q4_0) for name in ("up", "gate", "down")]
-    keys = {key.replace("llama.", "deepseek2."): thing for key, thing in llama_keys(3).items()}
-    keys |= {"general.architecture": "deepseek2", "deepseek2.expert_count": 8, "deepseek2.expert_used_count": 2}
-    keys |= {
-        "deepseek2.attention.key_length_mla": 48,
-        "deepseek2.attention.value_length_mla": 32,
-        "deepseek2.attention.key_length": 160,
-    }
-    keys |= {"deepseek2.attention.value_length": 128, "deepseek2.attention.head_count_kv": 1}
-    keys |= {"deepseek2.nextn_predict_layers": 1, "deepseek2.block_count": 3}
-    total = write_gguf(tmp_path / "moe.gguf", keys, rows)
+    more: dict[str, object] = {"expert_count": 8, "expert_used_count": 2, "nextn_predict_layers": 1}
+    more |= {"attention.key_length_mla": 48, "attention.value_length_mla": 32, "attention.head_count_kv": 1}
+    more |= {"attention.key_length": 160, "attention.value_length": 128}
+    total = write_gguf(tmp_path / "moe.gguf", keys_of("deepseek2", 3, **more), rows)
     model = ow.llm.read(tmp_path / "moe.gguf")
-    assert model.parameter_bytes == total
-    assert len(model.layers) == 2  # the last block predicts further tokens
-    assert model.idle_bytes > 0
-    assert model.tied_bytes == 0
+    assert (model.parameter_bytes, model.tied_bytes, len(model.layers)) == (total, 0, 2)
+    assert model.idle_bytes > 0  # the last block predicts further tokens
     with pytest.raises(ow.InvalidInputError, match="has experts, of which a token reads only some; plan it with 'opw"):
         missing_costs(ow.load(tmp_path / "moe.gguf"), {"cluster": ow.Cluster(devices=[ow.Device(name="a")])})
     roles = [[group.role for group in layer.groups] for layer in model.layers]
     assert roles == [["attention", "feed_forward"], ["attention", "router", "experts", "feed_forward"]]
-    experts = model.layers[1].group("experts")
-    assert experts is not None
+    experts, cache = model.layers[1].groups[2], model.layers[1].cache
     assert (experts.pieces, experts.used, experts.bytes) == (8, 2, 3 * 256 * 128 * 8 // 32 * 17)
-    assert experts.read_bytes(1) == experts.bytes / 4
-    assert experts.flops == 2 * 3 * 256 * 128 * 2
-    assert model.layers[1].cache.token_bytes() == 160 * 2  # the latent vector, once
-    assert model.layers[1].cache.flops == 2 * 8 * (160 + 128)
+    assert (experts.read_bytes(1), experts.flops) == (experts.bytes / 4, 2 * 3 * 256 * 128 * 2)
+    assert (cache.token_bytes(), cache.flops) == (160 * 2, 2 * 8 * (160 + 128))  # the latent vector, once
 
 
 RECURRENT = {
@@ -115,10 +109,9 @@ def test_recurrent_layers_keep_what_llama_cpp_keeps(tmp_path: Path) -> None:
 def test_old_files_keep_the_keys_of_every_head(tmp_path: Path) -> None:
     # DeepSeek-R1 converted before llama.cpp kept the latent vector: 39,040 MiB at 8,192 tokens
     # (https://github.com/unslothai/unsloth/pull/9872), for 61 layers.
-    keys = {key.replace("llama.", "deepseek2."): thing for key, thing in llama_keys(2).items()}
-    keys |= {"general.architecture": "deepseek2", "deepseek2.attention.head_count": 128}
-    keys |= {"deepseek2.attention.head_count_kv": 128, "deepseek2.attention.key_length": 192}
-    write_gguf(tmp_path / "m.gguf", keys | {"deepseek2.attention.value_length": 128}, llama_rows(2))
+    widths: dict[str, object] = {"attention.key_length": 192, "attention.value_length": 128}
+    heads: dict[str, object] = {"attention.head_count": 128, "attention.head_count_kv": 128}
+    write_gguf(tmp_path / "m.gguf", keys_of("deepseek2", 2, **widths, **heads), llama_rows(2))
     assert ow.llm.read(tmp_path / "m.gguf").cache_bytes(8192) * 61 == 2 * 39_040 * 2**20
 
 
@@ -132,9 +125,7 @@ def test_old_files_keep_the_keys_of_every_head(tmp_path: Path) -> None:
     ],
 )
 def test_sliding_windows(tmp_path: Path, more: dict[str, object], windows: list[int | None]) -> None:
-    keys = {key.replace("llama.", "gpt-oss."): thing for key, thing in llama_keys(4).items()}
-    keys["gpt-oss.attention.sliding_window"] = 512
-    keys |= {"general.architecture": "gpt-oss"} | {f"gpt-oss.{key}": thing for key, thing in more.items()}
+    keys = keys_of("gpt-oss", 4, **({"attention.sliding_window": 512} | more))
     write_gguf(tmp_path / "m.gguf", keys, llama_rows(4))
     assert [layer.cache.window for layer in ow.llm.read(tmp_path / "m.gguf").layers] == windows
 
@@ -162,8 +153,15 @@ def test_split_files_are_one_model(tmp_path: Path) -> None:
         ow.llm.read(names[0].rename(tmp_path / "model.gguf"))
 
 
-def _string_array(count: int) -> bytes:
-    return HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 8, count)
+KEY = HEAD + struct.pack("<QQ", 0, 1) + text("a")
+
+
+def tensors(*entries: tuple[str, tuple[int, ...], int]) -> bytes:
+    """A header of tensors that all begin at 0."""
+    rows = [
+        text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, 0) for name, shape, kind in entries
+    ]
+    return HEAD + struct.pack("<QQ", len(rows), 0) + b"".join(rows) + bytes(512)
 
 
 BROKEN = {
@@ -175,14 +173,17 @@ BROKEN = {
     "a million keys": (HEAD + struct.pack("<QQ", 1, 10**6), "1,000,000 keys, over the limits"),
     "many tensors": (HEAD + struct.pack("<QQ", 2**60, 0), "tensors and 0 keys, over the limits"),
     "a long key": (HEAD + struct.pack("<QQQ", 0, 1, 2**60), "the header needs 1,152,921,504,606,846,976 bytes at 32"),
-    "an endless array": (_string_array(2**60), "the file ends"),
-    "texts beyond the end": (_string_array(2) + struct.pack("<QQ", 2**63, 0), "the file ends"),
-    "numbers beyond the end": (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 10, 2**61), "ends"),
-    "an unknown value": (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<I", 99), "unknown type 99"),
-    "an array of arrays": (
-        HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 9, 1),
-        "unknown type 9",
-    ),
+    "an endless array": (KEY + struct.pack("<IIQ", 9, 8, 2**60), "the file ends"),
+    "texts beyond the end": (KEY + struct.pack("<IIQQQ", 9, 8, 2, 2**63, 0), "the file ends"),
+    "numbers beyond the end": (KEY + struct.pack("<IIQ", 9, 10, 2**61), "ends"),
+    "an unknown value": (KEY + struct.pack("<I", 99), "unknown type 99"),
+    "an array of arrays": (KEY + struct.pack("<IIQ", 9, 9, 1), "unknown type 9"),
+    "a tensor twice": (tensors(("x", (4,), F32), ("x", (4,), F32)), "tensor 'x' appears twice"),
+    "an unknown type": (tensors(("x", (4,), 77)), "has type 77"),
+    "a huge tensor": (tensors(("x", (2**60,), F32)), "cannot be f32"),
+    "a flat tensor": (tensors(("x", (), F32)), "has 0 dimensions"),
+    "odd blocks": (tensors(("x", (33,), Q8_0)), "of shape 33 cannot be q8_0"),
+    "tensors that overlap": (tensors(("x", (4,), F32), ("y", (4,), F32)), "tensors 'x' and 'y' overlap"),
 }
 
 
@@ -192,45 +193,9 @@ def test_broken_files_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(data)
     begin = time.process_time()
-    with pytest.raises(ow.InvalidInputError) as caught:
+    with pytest.raises(ow.InvalidInputError, match=rf"^{path}: [^\n]*{re.escape(sentence)}[^\n]*$"):
         ow.load(path)
     assert time.process_time() - begin < 1.0
-    assert str(caught.value).startswith(f"{path}: ")
-    assert sentence in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def _rows(*rows: tuple[str, tuple[int, ...], int]) -> list[tuple[str, tuple[int, ...], int]]:
-    return list(rows)
-
-
-HOSTILE = {
-    "twice": (_rows(("x", (4,), F32), ("x", (4,), F32)), "tensor 'x' appears twice"),
-    "unknown type": (_rows(("x", (4,), F32)), "has type 77"),
-    "huge": (_rows(("x", (4,), F32)), "cannot be f32"),
-    "flat": (_rows(("x", (4,), F32)), "has 0 dimensions"),
-    "odd blocks": (_rows(("x", (4,), F32)), "of shape 33 cannot be q8_0"),
-    "overlap": (_rows(("x", (64,), F32), ("y", (64,), F32)), "tensors 'x' and 'y' overlap"),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_tensors_are_refused(tmp_path: Path, name: str) -> None:
-    rows, sentence = HOSTILE[name]
-    path = tmp_path / "m.gguf"
-    write_gguf(path, llama_keys(1), rows)
-    data = path.read_bytes()
-    entry = text("x") + struct.pack("<IQIQ", 1, rows[0][1][0], F32, 0)
-    changed = {
-        "unknown type": text("x") + struct.pack("<IQIQ", 1, 4, 77, 0),
-        "huge": text("x") + struct.pack("<IQIQ", 1, 2**60, F32, 0),
-        "flat": text("x") + struct.pack("<IQIQ", 0, 4, F32, 0),
-        "odd blocks": text("x") + struct.pack("<IQIQ", 1, 33, Q8_0, 0),
-        "overlap": text("x") + struct.pack("<IQIQ", 1, 65, F32, 0),
-    }
-    path.write_bytes(data.replace(entry, changed.get(name, entry)))
-    with pytest.raises(ow.InvalidInputError, match=sentence):
-        ow.load(path)
 
 
 def test_unknown_architectures_and_missing_keys(tmp_path: Path) -> None:
@@ -238,12 +203,12 @@ def test_unknown_architectures_and_missing_keys(tmp_path: Path) -> None:
     for keys, sentence in (
         (llama_keys(2) | {"general.architecture": 7}, "general.architecture is missing"),
         (llama_keys(2, **{"attention.causal": False}), "llama is an encoder"),
-        ({"general.architecture": "llama"}, "llama.block_count is missing"),
-        (llama_keys(2, block_count=0), "0 layers of width 256 cannot run"),
-        (llama_keys(2, block_count=2**31), "llama.block_count is 2147483648"),
+        ({"general.architecture": "llama"}, "block_count is missing; a llama model needs it"),
+        (llama_keys(2, block_count=0), "the number of layers is 0"),
+        (llama_keys(2, block_count=2**31), "block_count is 2147483648"),
         (llama_keys(3), "layer 2 has no attention tensors"),
-        (llama_keys(2, **{"attention.head_count": 0}), "no attention heads"),
-        (llama_keys(2, **{"attention.head_count_kv": [2]}), "has 1 entries for 2 layers"),
+        (llama_keys(2, **{"attention.head_count": 0}), "its fields do not fit each other"),
+        (llama_keys(2, **{"attention.head_count_kv": [2]}), "has 1 entries, which are not those of 2 layers"),
         ({k: v for k, v in llama_keys(2).items() if "embedding_length" not in k}, "embedding_length is missing"),
     ):
         write_gguf(path, keys, llama_rows(2))
@@ -255,19 +220,15 @@ def test_unknown_architectures_and_missing_keys(tmp_path: Path) -> None:
 
 
 def test_an_unknown_architecture_is_planned_by_its_tensors(tmp_path: Path) -> None:
-    keys = {key.replace("llama.", "deci."): thing for key, thing in llama_keys(3).items()}
-    keys |= {"general.architecture": "deci", "deci.attention.head_count": [8, 0, 8]}
-    keys |= {"deci.attention.head_count_kv": [2, 0, 1], "deci.attention.sliding_window": 512}
+    heads: dict[str, object] = {"attention.head_count": [8, 0, 8], "attention.head_count_kv": [2, 0, 1]}
+    keys = keys_of("deci", 3, **heads, **{"attention.sliding_window": 512})
     rows = [row for row in llama_rows(3) if not row[0].startswith(("blk.1.attn", "blk.2.ffn"))]
     total = write_gguf(tmp_path / "m.gguf", keys, rows)
     model = ow.llm.read(tmp_path / "m.gguf")
     assert (model.architecture, model.parameter_bytes) == ("deci", total)
     assert [layer.cache.key_width for layer in model.layers] == [64, 0, 32]
-    assert [[group.role for group in layer.groups] for layer in model.layers] == [
-        ["attention", "feed_forward"],
-        ["feed_forward"],
-        ["attention"],
-    ]
+    roles = [[group.role for group in layer.groups] for layer in model.layers]
+    assert roles == [["attention", "feed_forward"], ["feed_forward"], ["attention"]]
     rows += [("blk.1.time_mix_key.weight", (256, 256), F16)]
     write_gguf(tmp_path / "m.gguf", keys | {"deci.wkv.head_size": 64}, rows)
     mixing = ow.llm.read(tmp_path / "m.gguf").layers[1]
@@ -277,12 +238,9 @@ def test_an_unknown_architecture_is_planned_by_its_tensors(tmp_path: Path) -> No
 
 def test_a_context_beyond_the_models_is_refused(tmp_path: Path) -> None:
     write_gguf(tmp_path / "m.gguf", llama_keys(2), llama_rows(2))
-    with pytest.raises(
-        ow.InvalidInputError, match="8,193 tokens is asked for, but the model was trained for at most 8,192"
-    ):
-        ow.load(tmp_path / "m.gguf", context=8193)
-    with pytest.raises(ow.InvalidInputError, match="context"):
-        ow.load(tmp_path / "m.gguf", context=0)
+    for context, words in ((8193, "8,193 tokens is asked for, but the model was trained for at most"), (0, "context")):
+        with pytest.raises(ow.InvalidInputError, match=words):
+            ow.load(tmp_path / "m.gguf", context=context)
 
 
 def test_the_package_gguf_agrees(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.adapters.llm.held import holdings, in_words, ranges
+from opweave.adapters.llm.held import holdings
 from opweave.problems.language.posed import fastest_pass
-from opweave.problems.language.workload import Workload, parts
+from opweave.problems.language.workload import Workload
 from tests.solvers.language.test_questions import model_of, rig_of
 
 
@@ -21,11 +21,3 @@ def test_they_add_up(experts: bool) -> None:
     assert {each.device: each.used for each in found} == held
     assert sum(each.used for each in found) == model.parameter_bytes + model.cache_bytes(1024)
     assert sum(sum(each.seconds.values()) for each in found) == pytest.approx(result.objective)
-
-
-def test_words() -> None:
-    every = parts(model_of(4), Workload())
-    assert in_words([], every) == "nothing"
-    assert in_words(every, every) == "embedding, layers 0-3, head"
-    assert in_words(every[2:7], every) == "layers 1-2, feed-forward of 0"
-    assert ranges([5, 3, 4, 9]) == "3-5 9"

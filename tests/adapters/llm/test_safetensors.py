@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -46,10 +47,8 @@ def test_what_the_files_say_counts(tmp_path: Path) -> None:
     assert tied.tied_bytes == 12_800
     assert tied.parameter_bytes == sum(without.values())
     packed = {name: size // 4 + 5 if "proj" in name else size for name, size in names(3).items()}
-    more = packed | {
-        "vision_tower.layers.0.self_attn.q_proj.weight": 77,
-        "model.layers.1.self_attn.rotary_emb.inv_freq": 8,
-    }
+    more = packed | {"vision_tower.layers.0.self_attn.q_proj.weight": 77}
+    more |= {"model.layers.1.self_attn.rotary_emb.inv_freq": 8}
     quantised = ow.llm.read(folder(tmp_path, more, quantization_config={"quant_method": "gptq"}))
     assert quantised.parameter_bytes == sum(more.values())
     assert quantised.idle_bytes == 77 + sum(size for name, size in packed.items() if "layers.2." in name)
@@ -59,34 +58,25 @@ def test_what_the_files_say_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "inside", "outside", "attention", "rest"),
     [
-        ("gpt2", "h.{}.", ["wte", "wpe", "ln_f"], ["ln_1", "attn.c_attn", "attn.c_proj"], ["ln_2", "mlp.c_fc"]),
-        (
-            "mpt",
-            "transformer.blocks.{}.",
-            ["transformer.wte", "transformer.norm_f"],
-            ["norm_1", "attn.Wqkv", "attn.out_proj"],
-            ["norm_2", "ffn.up_proj", "ffn.down_proj"],
-        ),
+        ("gpt2", "h.", "wte wpe ln_f", "ln_1 attn.c_attn attn.c_proj", "ln_2 mlp.c_fc"),
+        ("mpt", "blocks.", "wte norm_f", "norm_1 attn.Wqkv attn.out_proj", "norm_2 ffn.up_proj ffn.down_proj"),
         (
             "gpt_neox",
-            "gpt_neox.layers.{}.",
-            ["gpt_neox.embed_in", "gpt_neox.final_layer_norm", "embed_out"],
-            ["input_layernorm", "attention.query_key_value", "attention.dense"],
-            ["post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"],
+            "gpt_neox.layers.",
+            "gpt_neox.embed_in gpt_neox.final_layer_norm embed_out",
+            "input_layernorm attention.query_key_value attention.dense",
+            "post_attention_layernorm mlp.dense_h_to_4h mlp.dense_4h_to_h",
         ),
     ],
 )
 def test_names_of_other_families(
-    tmp_path: Path, kind: str, inside: str, outside: list[str], attention: list[str], rest: list[str]
+    tmp_path: Path, kind: str, inside: str, outside: str, attention: str, rest: str
 ) -> None:
-    given, _ = CLASSES[kind]
-    names = [f"{name}.weight" for name in outside]
-    names += [f"{inside.format(n)}{name}.weight" for n in range(2) for name in (*attention, *rest)]
-    short = {key: 2 if "layer" in key else value for key, value in given.items()}
-    model = ow.llm.read(folder(tmp_path, dict.fromkeys(names, 64), **short))
-    assert [[group.bytes for group in layer.groups] for layer in model.layers] == [
-        [64 * len(attention), 64 * len(rest)]
-    ] * 2
+    short = {key: 2 if "layer" in key else value for key, value in CLASSES[kind][0].items()}
+    found = outside.split() + [f"{inside}{n}.{name}" for n in range(2) for name in f"{attention} {rest}".split()]
+    model = ow.llm.read(folder(tmp_path, {f"{name}.weight": 64 for name in found}, **short))
+    bytes_of = [[group.bytes for group in layer.groups] for layer in model.layers]
+    assert bytes_of == [[64 * len(attention.split()), 64 * len(rest.split())]] * 2
     assert model.idle_bytes == 0
 
 
@@ -118,10 +108,7 @@ BROKEN = {
     "long header": (struct.pack("<Q", 2**60) + b"{}", "1,152,921,504,606,846,976 bytes"),
     "no JSON": (struct.pack("<Q", 4) + b"abcd", "not valid JSON"),
     "a list": (_header([1]), "no JSON object"),
-    "outside": (
-        _header({"x": {"dtype": "F16", "shape": [2], "data_offsets": [0, 2**60]}}),
-        "'x' is not inside the file",
-    ),
+    "outside": (_header({"x": {"data_offsets": [0, 2**60]}}), "'x' is not inside the file"),
     "backwards": (_header({"x": {"data_offsets": [4, 0]}}) + bytes(8), "is not inside"),
     "no offsets": (_header({"x": 3}) + bytes(8), "is not inside"),
     "true": (_header({"x": {"data_offsets": [False, True]}}) + bytes(8), "is not inside"),
@@ -135,10 +122,8 @@ def test_broken_files_are_refused(tmp_path: Path, name: str) -> None:
     data, sentence = BROKEN[name]
     folder(tmp_path, {"x": 4})
     (tmp_path / "model.safetensors").write_bytes(data)
-    with pytest.raises(ow.InvalidInputError) as caught:
+    with pytest.raises(ow.InvalidInputError, match=rf"^[^\n]*{re.escape(sentence)}[^\n]*$"):
         ow.load(tmp_path / "model.safetensors")
-    assert sentence in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_weights_need_a_configuration(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_prompt_waits_for_arithmetic() -> None:
     ("gpu", "cpu", "context", "sentences"),
     [
         (8, 6, 4096, ["The weights alone are too large; they would need at most 3.7 bits for a number."]),
-        (11, 8, 32_768, ["its caches 3 GiB", "short. A context of 21,", "tokens would be small enough."]),
+        (11, 8, 32_768, ["its caches 3 GiB", "short. A shorter context may fit"]),
     ],
 )
 def test_missing_bytes_are_counted(gpu: int, cpu: int, context: int, sentences: list[str]) -> None:
@@ -58,14 +58,3 @@ def test_missing_bytes_are_counted(gpu: int, cpu: int, context: int, sentences: 
     assert text.startswith("The model does not fit: its weights need ")
     for sentence in sentences:
         assert sentence in text
-
-
-def test_the_context_that_fits_is_the_longest() -> None:
-    where, work = rig(11, 8), Workload(context=32_768)
-    context = int(said(where, work).split("A context of ")[1].split(" tokens")[0].replace(",", ""))
-    caches = [
-        sum(work.model_copy(update={"context": tokens}).held_bytes(layer.cache) for layer in MODEL.layers)
-        for tokens in (context, context + 256)
-    ]
-    room = 18 * GIB - MODEL.parameter_bytes
-    assert caches[0] <= room < caches[1]

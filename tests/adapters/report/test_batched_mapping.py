@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 import opweave as ow
 from benchmarks.stacked import Stack, stacked
-from opweave.adapters.report.gantt import gantt_figure
-from opweave.adapters.report.timeline_tables import device_uses
 from opweave.adapters.report.views import show
-from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, Timeline
 
 
 @pytest.fixture(scope="module")
 def shown():
     problem = stacked(Stack(modules=2, nodes=4), 4)
     return show(problem, ow.solve(problem, solver="heft"))
-
-
-NEEDED = ("tensor", "consumer", "source", "target", "start", "end")
 
 
 def numbers(text):
@@ -39,69 +32,9 @@ def test_the_plan_holds_every_input_of_every_operator(shown):
     assert sum(row["inputs"] for row in plan["devices"]) == len(runs)
 
 
-def test_listed_transfers_pass_the_referee(shown):
-    sent = [
-        ow.results.BatchTransfer(**{name: one[name] for name in NEEDED}, inputs=numbers(one["inputs"]))
-        for one in shown.plan()["transfers"]
-    ]
-    judged = shown.problem.evaluate(shown.solution.model_copy(update={"transfers": tuple(sent)}))
-    assert judged.feasible, judged.violations
-    assert judged.objective == shown.timeline.end
-
-
 def test_explanation(shown):
     text = shown.explain()
     assert "inputs per second" in text
     assert "split their batch" in text or "No operator splits" in text
     reasons = ow.explain(shown.problem, ow.solve(shown.problem, solver="best_device"))
     assert "on 1 of 3 devices" in reasons
-
-
-def test_no_plan_is_explained():
-    problem = stacked(Stack(modules=1, nodes=4), 4)
-    devices = [device.model_copy(update={"memory_bytes": 10}) for device in problem.cluster.devices]
-    cluster = problem.cluster.model_copy(update={"devices": tuple(devices)})
-    small = problem.model_copy(update={"cluster": cluster})
-    assert "bytes for its smallest batch" in ow.explain(small, ow.solve(small))
-
-
-def filled(figure, *, row=0):
-    """Share of the pixels along the middle of a row that are neither white nor the row's own grey."""
-    figure.canvas.draw()
-    pixels = np.asarray(figure.canvas.buffer_rgba())[:, :, :3].astype(int)
-    axes = figure.axes[0]
-    (left, _), (right, height) = axes.transData.transform([(0.0, row + 0.5), (axes.get_xlim()[1] / 1.012, row + 0.5)])
-    line = pixels[pixels.shape[0] - round(height), round(left) + 2 : round(right) - 6]
-    return float(np.mean(line.max(axis=1) - line.min(axis=1) > 20))
-
-
-def test_a_busy_device_looks_busy_however_many_batches_it_runs(shown):
-    """White edges would cover batches that are narrower than a pixel."""
-    count = 4000
-
-    def busy_for(batches):
-        recorder = Recorder()
-        for k in range(batches):
-            recorder.activity(ActivityKind.RUN, 0, 0, k / count, (k + 1) / count)
-        names = Names(("op",), 1, 0)
-        played = Timeline("seconds", (Resource("t4", "device"),), names, recorder.activities(), recorder.lifetimes())
-        result = shown.result.model_copy(update={"bound": 1.0, "objective": played.end})
-        view = show(shown.problem, result)
-        view.timeline, view.uses = played, device_uses(played, {})
-        return gantt_figure(view)
-
-    assert filled(busy_for(count)) > 0.95
-    assert filled(busy_for(count // 2)) == pytest.approx(0.5, abs=0.03)
-
-
-def test_critical_batches_are_seen_and_every_size_has_its_colour(shown):
-    acts = shown.timeline.activities
-    drawn = {}
-    for boxes in shown.figure().axes[0].collections:
-        for path, colour in zip(boxes.get_paths(), boxes.get_facecolors(), strict=True):
-            left, top = path.vertices.min(axis=0)
-            drawn[round(float(left), 6), round(float(top), 6)] = tuple(colour)
-    assert len(drawn) == len(acts), "no activity covers another"
-    assert sum(colour[0] > colour[2] for colour in drawn.values()) == len(shown.critical)
-    sizes = np.unique(acts.count[acts.kind == ActivityKind.RUN])
-    assert len({colour for colour in drawn.values() if colour[0] < colour[2]}) >= len(sizes)

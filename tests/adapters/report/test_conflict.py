@@ -22,15 +22,7 @@ def posed(*constraints: ow.Constraint, memory: int = 5) -> ow.Placement:
     return ow.Placement(graph=graph, cluster=cluster, costs=costs, constraints=constraints)
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [
-        posed(ow.Pin(op=NAME, device="a")),
-        posed(*(ow.Pin(op=NAME, device=name) for name in "aabb")),
-        posed(),
-    ],
-    ids=["mended", "not mended", "feasible"],
-)
+@pytest.mark.parametrize("problem", [posed(ow.Pin(op=NAME, device="a")), posed()], ids=["mended", "feasible"])
 def test_every_verb(problem: ow.Placement, tmp_path: Path) -> None:
     found = ow.conflict(problem)
     html = found._repr_html_()
@@ -39,9 +31,3 @@ def test_every_verb(problem: ow.Placement, tmp_path: Path) -> None:
     assert len(found.to_pandas()) == len(found.mends)
     assert ow.results.Conflict.model_validate_json(found.save(tmp_path / "why.json").read_text()) == found
     assert found.explain() == str(found)
-
-
-def test_the_table_has_a_row_for_every_mend() -> None:
-    table = ow.conflict(posed(ow.Pin(op=NAME, device="a"))).to_pandas()
-    assert table["amount"].max() == 4
-    assert list(table["least"]) == [True, True]

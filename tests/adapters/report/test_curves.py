@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-from itertools import pairwise
-
 import pytest
 
 import opweave as ow
 from benchmarks.stacked import Stack, stacked
-from opweave.adapters.report.figures import png
 from opweave.problems.result import Timings
 
 
@@ -58,49 +54,6 @@ def test_plans_and_bounds_are_drawn_as_steps(batched: ow.BatchedMapping) -> None
     assert figure.axes[0].get_ylabel() == "objective (ms)"
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts[:2] == ["auto: 400 ms, at least 320 ms", "list: 500 ms"]
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [(0.3, 5.0), (60.0, 60.0), (None, 7.0)])
-def test_steps_never_run_backwards(batched: ow.BatchedMapping, seconds: float | None, expected: float) -> None:
-    runs = {"a": ended(batched.kind, (0.0, 0.5, 0.1), (5.0, 0.4, 0.2), total=7.0)}
-    figure = ow.progress_figure(batched, runs, seconds=seconds)
-    for line in lines_of(figure).values():
-        times = list(line.get_xdata())
-        assert times == sorted(times)
-        assert times[-1] == expected
-    assert figure.axes[0].get_xlim() == (1e-4, expected)
-
-
-def test_a_solve_of_a_moment_has_a_time_axis(batched: ow.BatchedMapping) -> None:
-    begin, end = ow.progress_figure(batched, {"a": ended(batched.kind, (0.0, 0.5, 0.5))}).axes[0].get_xlim()
-    assert 0 < begin < end
-
-
-def test_many_solvers_can_be_told_apart(batched: ow.BatchedMapping) -> None:
-    names = [f"s{k}" for k in range(14)]
-    runs = {name: ended(batched.kind, (0.1, 0.4, 0.3)) for name in names}
-    lines = lines_of(ow.progress_figure(batched, runs))
-    for what in ("plan", "bound"):
-        drawn = [lines[f"{name} {what}"] for name in names]
-        assert len({(line.get_color(), line.get_linestyle(), str(line._dash_pattern)) for line in drawn}) == 14
-    widths = [lines[f"{name} plan"].get_linewidth() for name in names]
-    assert all(one != other for one, other in pairwise(widths))
-    orders = [lines[f"{name} plan"].get_zorder() for name in names]
-    assert all((widths[j] > widths[k]) is (orders[j] < orders[k]) for j in range(14) for k in range(14))
-
-
-def test_other_problems_are_drawn_in_their_own_unit() -> None:
-    tensors = [ow.Tensor(id="x", bytes=3 * 2**20), ow.Tensor(id="y", bytes=2**20)]
-    copy = ow.Operator(id="copy", inputs=["x"], outputs=["y"])
-    problem = ow.MemoryOrdering(graph=ow.OpGraph(tensors=tensors, operators=[copy]))
-    figure = ow.progress_figure(problem, {"auto": ow.solve(problem), "none": ended(problem.kind)}, title="$")
-    assert figure.axes[0].get_ylabel() == "objective (MiB)"
-    assert list(lines_of(figure)["auto plan"].get_ydata()) == [4.0, 4.0]
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts == ["auto: 4 MiB, at least 4 MiB", "none: no plan", "dashed: no plan is better"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert png(figure).startswith(b"\x89PNG")
 
 
 def test_what_cannot_be_drawn_is_a_sentence(batched: ow.BatchedMapping) -> None:

@@ -44,11 +44,3 @@ def test_the_picture_shows_every_storage(problem: ow.MemoryLayout) -> None:
     assert all(any("live peak" in text.get_text() for text in axes.texts) for axes in figure.axes)
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert ("reserved" if len(figure.axes) > 1 else "arena: 14 B") in words
-
-
-def test_an_empty_layout_is_shown_too() -> None:
-    problem = ow.MemoryLayout(lifetimes=[])
-    result = ow.solve(problem)
-    assert show(problem, result).explain()
-    assert result.plot() is not None
-    assert result._repr_html_()

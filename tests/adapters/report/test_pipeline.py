@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 
 import opweave as ow
 from opweave.adapters.report.figures import CRITICAL, png
-from opweave.adapters.report.views import explain, show
+from opweave.adapters.report.views import show
 from opweave.problems.pipeline.spec import Pipeline
 from tests.problems.pipeline.test_spec import four
 
@@ -38,19 +38,6 @@ def test_the_words() -> None:
     )
 
 
-def test_not_splitting_is_said() -> None:
-    problem = four(compression=0.1)
-    text = explain(problem, ow.solve(problem))
-    assert "1 stage on 1 of 3 devices" in text
-    assert "Splitting was not found to pay: everything runs on 'a', the best single device." in text
-
-
-def test_why_there_is_none() -> None:
-    problem = four(constraints=[ow.MemoryCap(device=name, bytes=9) for name in "abc"])
-    text = explain(problem, ow.solve(problem))
-    assert text.startswith("No pipeline obeys all rules: operator 'P' needs 16 bytes; ")
-
-
 def test_plan_steps_and_table() -> None:
     view = view_of(four(constraints=PINNED))
     plan = view.plan()
@@ -70,16 +57,6 @@ def test_plan_steps_and_table() -> None:
     assert ("stages", "2 on 2 of 3 devices") in view.rows()
 
 
-def test_the_trace_has_a_track_for_each_device_and_port_in_use() -> None:
-    events = view_of(four(constraints=PINNED)).trace()["traceEvents"]
-    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
-    assert names == ["a", "a sends", "b", "b receives", "c"]
-    blocks = [event for event in events if event["ph"] == "X"]
-    assert len(blocks) == 12 * 4  # two stages, and both ends of the transfer
-    last = max(event["ts"] + event["dur"] for event in blocks)
-    assert last == pytest.approx(1e6 * (11 + 11 * 5))
-
-
 def test_the_picture_marks_the_bottleneck() -> None:
     figure = view_of(four(constraints=PINNED)).figure()
     (chart,) = figure.axes
@@ -94,17 +71,6 @@ def test_the_picture_marks_the_bottleneck() -> None:
     assert len(marked) == 2 * 6  # sent and received
     assert {round(float(np.ptp(ends)), 6) for ends in marked} == {5.0}
     assert png(figure).startswith(b"\x89PNG")
-
-
-def test_the_picture_of_one_stage_and_of_many() -> None:
-    assert png(view_of(four(compression=0.1)).figure())
-    operators = [ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"]) for i in range(30)]
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=f"t{i}", bytes=9) for i in range(31)], operators=operators, outputs=["t30"]
-    )
-    devices = [ow.Device(name=f"a device with a long name {i}", memory_bytes=9) for i in range(30)]
-    long = Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, shared=1.0), include_compute=False)
-    assert png(view_of(long).figure())
 
 
 def layered() -> Pipeline:
@@ -153,36 +119,3 @@ def test_piece_boundaries_name_what_is_passed_on() -> None:
         {"device": "b", "inputs": ["q"], "outputs": ["r"], "passed_on": ["p"]},
         {"device": "c", "inputs": ["r", "p"], "outputs": ["s"], "passed_on": []},
     ]
-
-
-def test_splitting_is_not_judged_without_a_proof() -> None:
-    problem = four(compression=0.1)
-    text = explain(problem, ow.solve(problem, solver="one_device"))
-    assert "Splitting was not found to pay" in text
-    forced = four(max_stages=1)
-    assert "Splitting does not pay" not in explain(forced, ow.solve(forced))
-
-
-def test_a_device_that_may_not_run_everything_is_no_best_single_device() -> None:
-    text = view_of(four(constraints=[ow.Pin(op="P", device="a"), ow.Pin(op="S", device="b")])).explain()
-    assert "No single device may run the whole model, so it has to be split." in text
-    assert ("best single device", "12 s on c") in view_of(four(constraints=[ow.Pin(op="P", device="c")])).rows()
-
-
-def test_a_pipeline_that_takes_no_time() -> None:
-    table = {name: {"a": 0.0, "b": 1.0} for name in "PQ"} | {name: {"a": 1.0, "b": 0.0} for name in "RS"}
-    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
-    sizeless = [tensor.model_copy(update={"bytes": 0}) for tensor in four().graph.tensors]
-    graph = ow.OpGraph(tensors=sizeless, operators=four().graph.operators, parameters=four().graph.parameters)
-    problem = four(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table))
-    assert "alone takes 2 s; the plan takes no time." in view_of(problem).explain()
-
-
-def test_a_model_without_operators() -> None:
-    problem = Pipeline(
-        graph=ow.OpGraph(tensors=[], operators=[]),
-        cluster=ow.Cluster(devices=[ow.Device(name="a")]),
-        include_compute=False,
-    )
-    assert "no operators" in view_of(problem).explain()
-    assert png(view_of(problem).figure())

@@ -11,7 +11,6 @@ from rich.console import Console
 import opweave as ow
 from opweave.adapters.report.curves import figure_of
 from opweave.adapters.report.questions import cells_of, explain, html, table_of
-from opweave.solvers.questions.answers import readable_value
 from opweave.solvers.questions.changes import changed
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
 
@@ -60,14 +59,6 @@ def test_a_sweep_in_words(found):
     assert explain(found["sweep"]).startswith("6 points: 4 proved optimal, 2 proved infeasible.")
 
 
-def test_a_front_in_words(found):
-    headings, rows = cells_of(found["front"])
-    assert headings[:3] == ("latency", "peak", "latency at least")
-    assert all(row[0] == row[2] for row in rows)
-    assert "It is proved that there are no others." in explain(found["front"])
-    assert explain(found["nothing"]).startswith("There is no plan")
-
-
 @pytest.mark.parametrize("name", ["comparison", "sweep", "one axis", "front", "three", "nothing"])
 def test_everything_can_be_shown(found, name, tmp_path):
     answered = found[name]
@@ -81,14 +72,6 @@ def test_everything_can_be_shown(found, name, tmp_path):
     assert json.loads(answered.save(tmp_path / "all.json").read_text())["problem"] == answered.problem
 
 
-def test_pandas(found):
-    pytest.importorskip("pandas")
-    table = found["sweep"].to_pandas()
-    assert list(table.columns[:4]) == ["solver", "memory", "stages", "objective"]
-    assert len(table) == 6
-    assert found["comparison"].to_pandas()["relative"][1] == pytest.approx(0.51)
-
-
 def test_a_curve_lies_on_or_above_its_bound(found):
     axes = figure_of(ow.sweep(PLACEMENT, {"memory": [9, 13, None]}, solver="heft")).axes[0]
     bounds, plans = (line.get_ydata() for line in axes.lines[:2])
@@ -100,33 +83,3 @@ def test_names_do_no_harm():
     assert "<b>" not in html(found)
     assert "\x1b" not in html(found)
     figure_of(found).canvas.draw()
-
-
-@pytest.mark.parametrize(
-    ("axis", "value", "text"),
-    [
-        ("memory:phone", 2**20, "1 MiB"),
-        ("limit_bytes", 900, "900 B"),
-        ("bandwidth", 12.5e6, "12.5 MB/s"),
-        ("latency", 0.002, "2 ms"),
-        ("memory", "0.5x", "0.5x"),
-        ("batch", 16, "16"),
-        ("include_compute", True, "True"),
-    ],
-)
-def test_values_as_people_write_them(axis, value, text):
-    assert readable_value(axis, value) == text
-
-
-def test_they_print_as_tables(found):
-    lines = repr(found["sweep"]).splitlines()
-    assert lines[0] == "Sweep (pipeline)"
-    assert lines[1].split()[:3] == ["memory", "stages", "objective"]
-    assert len(lines) == 2 + 6
-
-
-def test_a_progress_bar(capsys):
-    found = ow.sweep(PLACEMENT, {"memory": [9, 13]}, solver="heft", progress=True)
-    assert [row.solver for row in found.rows] == ["heft", "heft"]
-    assert ow.compare(PLACEMENT, ["heft"], progress=False).rows
-    assert capsys.readouterr().out == ""

@@ -10,7 +10,6 @@ import pytest
 from opweave.adapters.report import report
 from opweave.adapters.report.report import write_report
 from opweave.adapters.report.views import show
-from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.result import Result, Status, Termination
 from opweave.solvers.questions.answers import Answer
@@ -58,9 +57,3 @@ def test_nothing_is_written_when_a_part_cannot_be_made(
     with pytest.raises(RuntimeError):
         write_report(show(problem, result), tmp_path / "report")
     assert not (tmp_path / "report").exists()
-
-
-def test_a_file_in_the_way_is_refused(problem: MemoryOrdering, result: Result[Ordering], tmp_path: Path) -> None:
-    (tmp_path / "report").write_text("")
-    with pytest.raises(InvalidInputError, match="cannot be written"):
-        write_report(show(problem, result), tmp_path / "report")

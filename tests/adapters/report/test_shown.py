@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import sys
-import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import opweave as ow
-from opweave.adapters.report import progress_line
-from opweave.problems.shown import find_view
 
 EVIL = "<script>alert(1)</script>"
 
@@ -116,33 +110,6 @@ def test_a_result_from_a_file_asks_for_its_problem(
     assert read.of_problem(problem).explain() == result.explain()
 
 
-def test_a_table_without_pandas_says_how_to_get_it(
-    result: ow.Result[ow.Schedule], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    for rows in (result, ow.list_solvers("pipeline")):
-        with pytest.raises(ow.InvalidInputError, match=r"pip install 'opweave\[pandas\]'"):
-            rows.to_pandas()
-
-
-def test_a_saved_problem_is_read_back(problem: ow.Placement, result: ow.Result[ow.Schedule], tmp_path: Path) -> None:
-    assert ow.load_problem(problem.save(tmp_path / "spec.json")) == problem
-    assert ow.load(problem.graph.save(tmp_path / "graph.json.gz")) == problem.graph
-    assert ow.clusters.load(problem.cluster.save(tmp_path / "cluster.json")) == problem.cluster
-    plan = result.solution.save(tmp_path / "plan.json")
-    assert ow.Schedule.model_validate_json(plan.read_text()) == result.solution
-
-
-def test_the_referee_judges_results(problem: ow.Placement, result: ow.Result[ow.Schedule]) -> None:
-    assert problem.evaluate(result) == problem.evaluate(result.solution)
-    nothing = ow.Result(problem="placement", status="unknown", termination="time_limit", solver="x")
-    with pytest.raises(ow.InvalidInputError, match="the result has no solution"):
-        problem.evaluate(nothing)
-    with pytest.raises(TypeError, match="is of type Schedule"):
-        problem.evaluate(ow.Ordering(order=["a"]))
-    assert ow.runtimes.schedule_groups(problem.graph, result) == ow.schedule_groups(problem.graph, result.solution)
-
-
 def test_progress_is_a_line_at_the_end(problem: ow.Placement, capsys: pytest.CaptureFixture[str]) -> None:
     result = ow.solve(problem, solver="heft", progress=True)
     said = capsys.readouterr()
@@ -150,30 +117,3 @@ def test_progress_is_a_line_at_the_end(problem: ow.Placement, capsys: pytest.Cap
     assert said.err.replace("\n", " ").strip() == result.headline
     assert ow.solve(problem, solver="heft", progress=False).verified
     assert capsys.readouterr().err == ""
-
-
-def test_progress_shows_a_line_on_a_terminal(
-    problem: ow.Placement, capsys: pytest.CaptureFixture[str], monkeypatch
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    ow.solve(problem, time_limit=5, progress=True)
-    assert "Ctrl-C keeps the best" in capsys.readouterr().err
-
-
-def test_what_cannot_be_shown_says_so() -> None:
-    class Own(ow.Result[ow.Ordering]):
-        def zoom(self) -> object:
-            return self._show("zoom")
-
-    with pytest.raises(ow.InvalidInputError, match="Own has nothing to show for 'zoom'"):
-        Own(problem="p", status="unknown", termination="time_limit", solver="x").zoom()
-    assert find_view("Nothing", "html") is None
-
-
-def test_a_notebook_without_widgets_shows_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    console = Console(force_jupyter=True, file=io.StringIO())
-    monkeypatch.setattr(progress_line, "find_spec", lambda name: None)
-    with warnings.catch_warnings(), progress_line.live_progress(console, "seconds", "auto") as observer:
-        warnings.simplefilter("error")
-        assert observer is None

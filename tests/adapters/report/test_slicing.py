@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import opweave as ow
-from opweave.adapters.report.views import show
 from tests.problems.slicing.test_spec import chain
 
 
@@ -21,26 +18,3 @@ def test_explanation_says_what_cutting_gains_and_what_is_proved(solved: tuple[ow
     text = ow.explain(*solved)
     assert "One input takes 9 s on 2 of 2 devices" in text
     assert "proved that no plan is faster" in text
-
-
-def test_plan_trace_and_steps_are_plain_data(solved: tuple[ow.Slicing, ow.Result]) -> None:
-    view = show(*solved)
-    plan = json.loads(json.dumps(view.plan()))
-    assert plan["latency_seconds"] == pytest.approx(9.0)
-    assert {(part["operator"], part["device"]) for part in plan["operators"]} == {(op, k) for op in "pq" for k in "ab"}
-    events = json.loads(json.dumps(view.trace()))["traceEvents"]
-    blocks = [event for event in events if event["ph"] == "X"]
-    assert max(event["ts"] + event["dur"] for event in blocks) == pytest.approx(9e6)
-    assert view.sections()[0].rows
-    assert dict(view.rows())["gain"]
-
-
-def test_no_plan_is_explained() -> None:
-    problem = chain(memory=(20, 20))
-    assert "2 bytes short" in ow.explain(problem, ow.solve(problem))
-
-
-def test_pictures_of_plans_that_take_no_time_begin_at_zero() -> None:
-    problem = chain(costs=ow.Costs.from_table({op: {"a": 0.0, "b": 0.0} for op in "pq"}))
-    figure = show(problem, ow.solve(problem)).figure()
-    assert figure.axes[0].get_xlim()[0] == 0.0

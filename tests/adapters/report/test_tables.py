@@ -2,35 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from rich.console import Console
 
 from opweave.adapters.report.progress_line import live_progress
-from opweave.adapters.report.tables import summary_rows
-from opweave.adapters.report.views import show
-from opweave.problems.errors import InvalidInputError
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.problems.result import Result, Status, Termination
 from opweave.solvers.run import Progress
-
-
-def test_a_result_as_rows(problem: MemoryOrdering, result: Result[Ordering]) -> None:
-    rows = dict(summary_rows(show(problem, result)))
-    assert rows["status"] == "optimal (completed)"
-    assert rows["objective"] == "14 B"
-    assert rows["lower bound"] == "14 B, by hand"
-    assert rows["gap"] == "0 %"
-    assert rows["given order"] == "23 B"
-    assert rows["gain"] == "39.1 % below the given order"
-    assert rows["counted"] == problem.assumptions()
-
-
-def test_what_is_unknown_is_a_dash(problem: MemoryOrdering) -> None:
-    nothing = Result[Ordering](
-        problem="memory_ordering", status=Status.UNKNOWN, termination=Termination.TIME_LIMIT, solver="fake"
-    )
-    rows = dict(summary_rows(show(problem, nothing)))
-    assert (rows["status"], rows["objective"], rows["gap"]) == ("unknown, nothing verified (time limit)", "-", "-")
 
 
 def test_progress_is_shown_on_terminals_only() -> None:
@@ -43,9 +18,3 @@ def test_progress_is_shown_on_terminals_only() -> None:
     shown = console.export_text()
     for text in ("auto", "best 2 KiB", "bound 1 KiB", "gap 50 %", "search"):
         assert text in shown
-
-
-def test_a_result_of_another_problem_is_not_shown(problem: MemoryOrdering) -> None:
-    placed = Result[Ordering](problem="placement", status="unknown", termination="completed", solver="none")
-    with pytest.raises(InvalidInputError, match="one of 'placement', the problem is 'memory_ordering'"):
-        show(problem, placed)

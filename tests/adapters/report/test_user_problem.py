@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import pytest
@@ -12,14 +10,12 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.adapters.report.figures import png
-from opweave.adapters.report.report import write_report
 from opweave.adapters.report.tables import result_table, summary_rows
-from opweave.adapters.report.views import show, view_for
+from opweave.adapters.report.views import show
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Details, Evaluation, Solution
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
-from tests.adapters.conftest import Run, assert_polite
 
 
 class Rows(Solution):
@@ -109,29 +105,6 @@ def test_the_words_and_the_pictures(shown: tuple[InARow, ow.Result]) -> None:
         "d1\n1.95 KiB / 4.88 KiB",
     ]
     assert png(figure).startswith(b"\x89PNG")
-
-
-def test_the_report_folder(shown: tuple[InARow, ow.Result], tmp_path: Path) -> None:
-    names = {path.name for path in write_report(show(*shown), tmp_path)}
-    assert names == {"problem.json", "result.json", "plan.json", "trace.json", "plan.png", "plan.svg", "report.html"}
-    plan = json.loads((tmp_path / "plan.json").read_text())
-    assert [(run["operator"], run["device"], run["start"], run["end"]) for run in plan["operators"]] == [
-        ("o0", "d0", 0.0, 1.0),
-        ("o1", "d1", 1.0, 2.0),
-        ("o2", "d0", 2.0, 3.0),
-    ]
-    blocks = [event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
-    assert [block["name"] for block in blocks] == ["o0", "o1", "o2"]
-
-
-def test_the_command_line_checks_it(shown: tuple[InARow, ow.Result], opweave: Run, tmp_path: Path) -> None:
-    spec, answer = tmp_path / "spec.json", tmp_path / "result.json"
-    spec.write_text(shown[0].model_dump_json())
-    answer.write_text(shown[1].model_dump_json())
-    ended = opweave("check", spec, answer)
-    assert (ended.status, ended.out.splitlines()[0]) == (0, "valid: 3 s, as claimed (one after the other)")
-    assert view_for(InARow.kind).problem_type is InARow
-    assert_polite(opweave("solve", spec), "has neither a formulation nor a solver yet")
 
 
 @given(st.integers(0, 5), st.integers(1, 3))

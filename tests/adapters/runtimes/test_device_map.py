@@ -25,10 +25,6 @@ def test_a_module_named_like_an_operator_elsewhere_is_split() -> None:
     assert mapped({"m": "", "p": "m", "q": "m"}, {"m": "a", "p": "b", "q": "b"}) == {"m": "a", "p": "b", "q": "b"}
 
 
-def test_deep_modules_do_not_exhaust_the_stack() -> None:
-    assert mapped({"p": ".".join("m" * 500), "q": ""}, {"p": "a", "q": "b"}) == {"q": "b", "m": "a"}
-
-
 @given(
     st.dictionaries(
         st.sampled_from([f"op{index}" for index in range(8)]),

@@ -45,14 +45,6 @@ def test_parallel_branches_make_one_piece_each() -> None:
     )
 
 
-def test_no_group_waits_for_a_later_one_and_times_break_ties() -> None:
-    assert schedule_groups(diamond(), schedule("xyxy", "0000")) == (
-        Group("x", ("1", "3")),
-        Group("y", ("2", "4")),
-    )
-    assert schedule_groups(diamond(), schedule("xxxx")) == (Group("x", ("1", "2", "3", "4")),)
-
-
 def test_schedules_of_other_models_are_refused() -> None:
     good = schedule("xxyx")
     short = Schedule(device={"1": "x"}, start={"1": 0.0})

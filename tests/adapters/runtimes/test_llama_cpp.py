@@ -16,7 +16,6 @@ import opweave as ow
 from opweave.adapters.runtimes.language import exchanged, layer_pattern
 from opweave.adapters.runtimes.llama_cpp import llama_cpp_command
 from opweave.problems.language.model import Cache, LanguageModel, Layer, Role, Weights
-from opweave.problems.language.workload import Workload
 
 
 def weights(role: Role, pieces: int = 1) -> Weights:
@@ -138,11 +137,6 @@ def test_patterns_match_their_numbers_only(numbers: set[int]) -> None:
     assert {n for n in range(400) if pattern.search(f"blk.{n}.x")} == numbers
 
 
-def test_patterns_are_short() -> None:
-    assert layer_pattern(range(20)) == "([0-9]|1[0-9])"
-    assert layer_pattern([1, 11, 12]) == "(1|1[12])"
-
-
 def test_experts_of_the_first_layers_have_an_option() -> None:
     net = model([DENSE, *[SPARSE] * 5])
     homes = {"embedding": "cpu", "head": "gpu", "layers.0.attention": "gpu", "layers.0.feed_forward": "gpu"}
@@ -158,14 +152,6 @@ def test_experts_of_the_first_layers_have_an_option() -> None:
     kept = homes | {f"layers.{n}.experts": "x" for n in (2, 3)}
     rule = "'blk[.][12][.]ffn_(up|down|gate|gate_up)_(ch|)exps=CUDA1'"
     assert llama_cpp_command(net, kept, host="cpu") == f"{start} -ot {rule}"
-
-
-def test_caches_and_sequences() -> None:
-    net = model([DENSE])
-    homes = dict.fromkeys(("embedding", "layers.0.attention", "layers.0.feed_forward", "head"), "cpu")
-    work = Workload(context=8192, sequences=4, keys="q8_0", values="q8_0", batch=256)
-    command = llama_cpp_command(net, homes, work, host="cpu", file="a model.gguf")
-    assert command == "llama-server -m 'a model.gguf' -c 32768 -ub 256 -np 4 -ctk q8_0 -ctv q8_0 -fa on -ngl 0"
 
 
 def _homes(net: LanguageModel, devices: list[str], head: str) -> dict[str, str]:

@@ -65,7 +65,7 @@ def random_net(seed: int, steps: int = 14) -> bytes:
     net.graph.inputs = np.asarray([0], np.int32)
     read: set[int] = set()
     for _ in range(steps):
-        kind = net.draw.choice(["dense", "dense", "dense", "add", "join", "logistic"])
+        kind = net.draw.choice(["dense", "dense", "dense", "add", "join"])
         made = list(width)
         first = net.draw.choice(made[-4:])
         alike = [each for each in made if width[each] == width[first] and each != first]
@@ -77,9 +77,6 @@ def random_net(seed: int, steps: int = 14) -> bytes:
             inputs = [first, net.draw.choice(others)]
             size = sum(width[each] for each in inputs)
             net.operator("CONCATENATION", inputs, net.tensor(1, size), "ConcatenationOptions", axis=1)
-        elif kind == "logistic":
-            inputs, size = [first], width[first]
-            net.operator("LOGISTIC", inputs, net.tensor(1, size))
         else:
             inputs, size = [first], net.draw.choice(WIDTHS)
             weights = net.tensor(size, width[first], data=0.1 * net.noise.normal(size=(size, width[first])))

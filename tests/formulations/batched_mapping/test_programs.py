@@ -8,13 +8,9 @@ from hypothesis import HealthCheck, assume, given, settings
 
 import opweave as ow
 from opweave.formulations.batched_mapping.instance import lower
-from opweave.formulations.batched_mapping.model import retimed
+from opweave.formulations.batched_mapping.plans import retimed
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.strategies.batched_mapping import batched_mappings
-
-needs_cp = pytest.mark.skipif(
-    not any(row.name == "cp-sat" and row.available for row in ow.list_solvers("batched_mapping")), reason="no ortools"
-)
 
 
 def twins(operators: int = 3, batch: int = 2, devices: int = 2) -> ow.BatchedMapping:
@@ -35,27 +31,6 @@ def twins(operators: int = 3, batch: int = 2, devices: int = 2) -> ow.BatchedMap
         costs=ow.Costs.from_table({name: {f"d{k}": sizes for k in range(devices)} for name in names}),
         batch=batch,
     )
-
-
-def check(problem: ow.BatchedMapping, result: ow.Result, optimum: float | None) -> None:
-    if optimum is None:
-        assert result.status is ow.Status.INFEASIBLE
-        assert result.reason
-    else:
-        assert result.status is ow.Status.OPTIMAL, result.reason
-        assert result.objective == pytest.approx(optimum, rel=1e-6)
-
-
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
-@given(batched_mappings(3, 2, 3, precedes=True))
-def test_identities_against_brute_force(problem):
-    check(problem, ow.solve(problem, solver="highs"), best_batched_mapping(problem)[0])
-
-
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
-@given(batched_mappings(2, 3, 4))
-def test_four_inputs_on_three_devices(problem):
-    check(problem, ow.solve(problem, solver="highs"), best_batched_mapping(problem)[0])
 
 
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
@@ -93,27 +68,6 @@ def test_own_rows():
 
     result = ow.solve(problem, solver="highs", extend=extend)
     assert result.solution.inputs_by_device()["o0", "d0"] == 1
-
-
-@needs_cp
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
-@given(batched_mappings(3, 2, 3, precedes=True))
-def test_intervals_against_brute_force(problem):
-    optimum = best_batched_mapping(problem)[0]
-    check(problem, ow.solve(problem, solver="cp-sat"), optimum)
-
-
-@needs_cp
-def test_durations_far_beyond_the_horizon_fit_into_64_bits() -> None:
-    """Two operators that fit nowhere but on the fast device, and so one after the other."""
-    row = {"d0": {1: 1e12, 2: 1e12}, "d1": {1: 1e-9, 2: 1.5e-9}}
-    problem = ow.BatchedMapping(
-        graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id="o0"), ow.Operator(id="o1")]),
-        cluster=twins().cluster,
-        costs=ow.Costs.from_table({"o0": row, "o1": row}),
-        batch=2,
-    )
-    check(problem, ow.solve(problem, solver="cp-sat"), best_batched_mapping(problem)[0])
 
 
 def test_what_takes_no_time_comes_before_what_starts_with_it():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -60,33 +58,6 @@ def test_rows_of_ones_own() -> None:
 
     result = ow.solve(traffic, solver="highs", extend=not_both)
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, 4.0)
-
-
-def test_a_reader_finds_the_words_in_pyomo() -> None:
-    model = ow.build_model(BANKS)
-    assert {"chosen", "place", "below", "top"} <= {each.name for each in model.component_objects()}
-    assert str(model.offset("a")) == "place[a]"
-
-
-def test_units_and_sections() -> None:
-    """Sizes are even, so the unit is 2 bytes; of four sections two are full."""
-    instance = lower(THREE)
-    assert (instance.grain, instance.height >= 10) == (2, True)
-    assert [rows.tolist() for rows in instance.full_sections()] == [[0, 1], [1, 2]]
-    assert [rows.tolist() for rows in instance.meeting] == [[0, 1], [1, 2]]
-
-
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
-@given(problem=memory_layouts(6, pools=2))
-def test_pairs_that_meet_are_all_that_overlap_in_time(problem: ow.MemoryLayout) -> None:
-    try:
-        instance = lower(problem)
-    except InfeasibleError:
-        return
-    solid = [row for row in range(len(instance)) if instance.solid[row]]
-    wanted = {(i, j) for i, j in combinations(solid, 2) if max(instance.begin[[i, j]]) < min(instance.end[[i, j]])}
-    found = list(zip(*(rows.tolist() for rows in instance.meeting), strict=True))
-    assert (len(found), set(found)) == (len(wanted), wanted)
 
 
 def test_what_fits_nowhere_says_so() -> None:

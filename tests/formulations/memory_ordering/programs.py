@@ -1,23 +1,11 @@
-"""Shared by the tests of both integer programs: one instance by hand, and a solve without any head start."""
+"""Shared by the tests of the integer program: one instance by hand, and a solve without any head start."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import opweave as ow
-from opweave.formulations.expressions import express
 from opweave.problems.constraints import Constraint
-
-
-class NotLater(Constraint):
-    """A user's own rule: ``op`` runs in ``step`` or earlier."""
-
-    op: str
-    step: int
-
-    def violations(self, problem: Any, solution: Any) -> Any:
-        if solution.intervals()[self.op][0] > self.step:
-            yield self.broken(f"{self.op!r} runs after step {self.step}")
 
 
 class Inexpressible(Constraint):
@@ -25,12 +13,6 @@ class Inexpressible(Constraint):
 
     def violations(self, problem: Any, solution: Any) -> Any:
         return ()
-
-
-@express(NotLater, "pairwise")
-@express(NotLater, "time_indexed")
-def _not_later(formulation: Any, model: Any, constraint: NotLater) -> None:
-    formulation.add_row(model, model.position(constraint.op) <= constraint.step)
 
 
 def two_branches(**fields: Any) -> ow.MemoryOrdering:

@@ -102,19 +102,6 @@ def test_two_sources_do_not_fall_together() -> None:
     check_exact(problem)
 
 
-@pytest.mark.parametrize(("in_place", "peak"), [("none", 8), ("first", 4), ("any", 4)])
-def test_a_chain_that_works_in_place_becomes_one_that_does(in_place: str, peak: int) -> None:
-    net = Net(x=4)
-    net.op("x", 4, inplace_ok=True)
-    net.op("a", 4, inplace_ok=True)
-    problem = MemoryOrdering(graph=net.graph("b"), in_place=in_place)
-    reduction = fuse(problem)
-    (op,) = reduction.problem.graph.operators
-    assert (op.workspace_bytes, op.inplace_ok) == (0, in_place != "none")
-    assert reduction.problem.evaluate(Ordering(order=[op.id])).objective == peak
-    assert problem.evaluate(Ordering(order=["a", "b"])).objective == peak
-
-
 # The conditions are all needed
 
 
@@ -212,14 +199,6 @@ def test_networks_keep_their_optimum(problem: MemoryOrdering) -> None:
 @settings(max_examples=100)
 def test_odd_graphs_limits_and_precedences_keep_their_optimum(problem: MemoryOrdering) -> None:
     check_exact(problem)
-
-
-@given(net_problems())
-def test_without_all_ancestors_the_optimum_is_kept_too(problem: MemoryOrdering) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("fusion", "nodes"):
-            patch.setattr(f"opweave.formulations.memory_ordering.{module}.MOST_REACHABILITY_NODES", 0)
-        check_exact(problem)
 
 
 @given(net_problems(max_operators=12), st.data())

@@ -11,10 +11,8 @@ from hypothesis import HealthCheck, given, settings
 import opweave as ow
 from opweave.formulations.build import build_model
 from opweave.formulations.expressions import express
-from opweave.formulations.modeling.linear import WORDS, Handles
+from opweave.formulations.modeling.linear import WORDS
 from opweave.formulations.slicing.milp import Cuts
-from tests.oracles.slicing import cuts_of
-from tests.problems.pipeline.test_spec import four
 from tests.strategies.slicing import planned_slicings
 from tests.tiny import PROBLEMS
 
@@ -49,26 +47,6 @@ def test_one_function_runs_on_every_engine(kind: str) -> None:
         assert math.isclose(result.objective, pinned.objective, rel_tol=1e-6)
 
 
-def test_a_constraint_of_ones_own_is_written_with_handles() -> None:
-    class NotTogether(ow.Constraint):
-        first: str
-        second: str
-
-        def violations(self, problem, solution):
-            devices = solution.devices_by_operator()
-            if devices[self.first] == devices[self.second]:
-                yield self.broken(f"{self.first!r} and {self.second!r} are on one device")
-
-    @express(NotTogether, "flow")
-    def _not_together(_formulation, model, constraint) -> None:
-        for device in "abc":
-            model.add(model.on(constraint.first, device) + model.on(constraint.second, device) <= 1)
-
-    apart = ow.solve(four(constraints=[ow.Separate(ops=["P", "Q"])]), solver="highs")
-    result = ow.solve(four(constraints=[NotTogether(first="P", second="Q")]), solver="highs")
-    assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(apart.objective))
-
-
 def test_a_missing_handle_says_where_there_is_one() -> None:
     model = build_model(PROBLEMS["pipeline"])
     with pytest.raises(
@@ -78,75 +56,6 @@ def test_a_missing_handle_says_where_there_is_one() -> None:
         model.start("a")
     with pytest.raises(ow.OpweaveError, match="'share'"):
         model.share("a", "d")
-
-
-def conv(rows: int, channels: int) -> ow.Slicing:
-    """A convolution and a pooling on two devices, the second half as fast; the plan in halves is not the best."""
-    graph = ow.OpGraph(
-        tensors=[
-            ow.Tensor(id="x", bytes=channels * rows, shape=[1, channels, rows, 1]),
-            ow.Tensor(id="y", bytes=channels * rows, shape=[1, channels, rows, 1]),
-            ow.Tensor(id="z", bytes=channels * rows, shape=[1, channels, rows, 1]),
-        ],
-        operators=[
-            ow.Operator(id="conv", inputs=["x"], outputs=["y"]),
-            ow.Operator(id="pool", inputs=["y"], outputs=["z"]),
-        ],
-        outputs=["z"],
-    )
-    devices = [ow.Device(name="d"), ow.Device(name="e")]
-    return ow.Slicing(
-        graph=graph,
-        cluster=ow.Cluster(devices=devices, rates=[1e5, 1e5]),
-        costs=ow.Costs.from_table({op: {"d": 3.0, "e": 6.0} for op in ("conv", "pool")}),
-        geometry={"conv": ow.Geometry(kernel=3, padding=1), "pool": ow.Geometry(kernel=1, channels="own")},
-        order=("conv", "pool"),
-    )
-
-
-def best_of_all(problem: ow.Slicing) -> float:
-    """Ask the referee about all dimensions and cuts of both operators."""
-    ways = [
-        ow.Slice(dimension=dimension, cuts=cuts)
-        for dimension, length in problem.cuttings["conv"].lengths.items()
-        for cuts in cuts_of(length, 2)
-    ]
-    plans = (
-        ow.Slices(devices=("d", "e"), slices={"conv": conv, "pool": pool}, order=problem.order)
-        for conv, pool in product(ways, ways)
-    )
-    return min(judged.objective for judged in map(problem.evaluate, plans) if judged.feasible)
-
-
-class AtMostShare(ow.Constraint):
-    """``device`` computes at most ``most`` of ``op``."""
-
-    op: str
-    device: str
-    most: float
-
-    def violations(self, problem, solution):
-        cut = solution.slices[self.op]
-        k = solution.devices.index(self.device)
-        share = (cut.cuts[k + 1] - cut.cuts[k]) / cut.cuts[-1]
-        if share > self.most + 1e-9:
-            yield self.broken(f"{share}")
-
-
-@pytest.mark.parametrize("engine", ["highs", "auto"])
-@pytest.mark.parametrize("most", [0.25, 0.4])
-def test_a_share_is_limited_as_the_referee_limits_it(engine: str, most: float) -> None:
-    """Of 4 rows and 3 channels, 0.25 allows one row, and 0.4 one row or one channel."""
-    problem = conv(rows=4, channels=3)
-    rule = AtMostShare(op="conv", device="d", most=most)
-    truth = best_of_all(problem.model_copy(update={"constraints": (rule,)}))
-    assert truth > best_of_all(problem) * 1.01
-
-    def limit(model, problem) -> None:
-        model.add(model.share("conv", "d") <= most)
-
-    result = ow.solve(problem, solver=engine, extend=limit, time_limit=30)
-    assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(truth, rel=1e-6))
 
 
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
@@ -197,8 +106,7 @@ WRONG = {
 @pytest.mark.parametrize("what", WRONG)
 @pytest.mark.parametrize(
     ("kind", "engine"),
-    [(kind, "highs") for kind in ("placement", "batched_mapping", "pipeline", "slicing")]
-    + [(kind, "cp-sat") for kind in ("placement", "batched_mapping")],
+    [*((kind, "highs") for kind in ("placement", "batched_mapping", "pipeline", "slicing")), ("placement", "cp-sat")],
 )
 def test_wrong_rows_are_refused_in_a_sentence(kind: str, engine: str, what: str) -> None:
     row, message = WRONG[what]
@@ -227,10 +135,6 @@ def test_an_objective_of_decisions_alone_is_limited_from_below() -> None:
     assert result.objective >= 1.05 * best * (1 - 1e-6)
 
 
-def test_no_handle_is_there_by_itself() -> None:
-    assert Handles.words() == ()
-
-
 def test_rows_that_are_returned_are_added() -> None:
     problem = PROBLEMS["placement"]
     expected = ow.solve(problem, extend=lambda model, _: model.add(model.on("a", "e") == 1)).objective
@@ -253,4 +157,4 @@ def test_expressions_of_something_else_are_refused() -> None:
     with pytest.raises(ow.InvalidInputError, match="derived from Constraint"):
         express(int, "model")
     with pytest.raises(ow.InvalidInputError, match="no target 'order_arc'; did you mean 'order_arcs'"):
-        express(AtMostShare, "order_arc")
+        express(ow.Pin, "order_arc")

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opweave.formulations.formulation import OutOfTimeError
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Rows
+from opweave.formulations.modeling.rows import Rows
 from opweave.problems.errors import InfeasibleError, InvalidInputError
 
 NUMBERS = st.integers(-9, 9).map(float)
@@ -46,23 +45,6 @@ def test_a_row_holds_where_the_comparison_does(first: Linear, second: Linear, po
     assert holds(1 <= first) == (1 <= x)  # noqa: SIM300 - the other side is written, too
 
 
-def test_rows_arrive_as_they_were_written() -> None:
-    rows = Rows()
-    rows.add(Linear(0.0, {0: 2.0, 1: -1.0}) <= 5)
-    rows.at_most_each(np.array([[0, 2], [1, 2]]), (1.0, 4.0), 7.0)
-    rows.add(Linear(0.0, {2: 3.0}) == 6)
-    rows.add(Row({0: 1.0}, 1.0, 2.0))
-    assert [(dict(row.terms), row.low, row.high) for row in rows.each()] == [
-        ({0: 2.0, 1: -1.0}, -math.inf, 5.0),
-        ({0: 1.0, 2: 4.0}, -math.inf, 7.0),
-        ({1: 1.0, 2: 4.0}, -math.inf, 7.0),
-        ({2: 3.0}, 6.0, 6.0),
-        ({0: 1.0}, 1.0, math.inf),
-        ({0: 1.0}, -math.inf, 2.0),
-    ]
-    assert len(rows) == 6
-
-
 def test_rows_whose_terms_have_cancelled_out_are_decided() -> None:
     rows = Rows()
     for holds in (Linear() <= 0, Linear() <= -1e-12, Linear() == 0):
@@ -78,22 +60,6 @@ def test_rows_whose_terms_have_cancelled_out_are_decided() -> None:
     model.rows("wrong").add(0 * x >= 1)
     with pytest.raises(TriviallyInfeasibleError, match=r"wrong\[0\]"):
         to_arrays(model)
-
-
-def test_the_clock_is_asked_now_and_then() -> None:
-    asked = 0
-
-    def check_time() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 3:
-            raise OutOfTimeError
-
-    rows = Rows(check_time)
-    with pytest.raises(OutOfTimeError):
-        for _ in range(3 * ROWS_BETWEEN_CHECKS):
-            rows.add(Linear.of(0) <= 1)
-    assert len(rows) == 2 * ROWS_BETWEEN_CHECKS
 
 
 def test_names_are_told_in_messages() -> None:

@@ -16,17 +16,6 @@ TRANSFERS = ("one_port_tensor", "one_port_edge", "delay")
 PLAIN = {"head_start": False}
 
 
-class EndsBy(Constraint):
-    """A user's own rule: ``op`` ends by ``seconds``."""
-
-    op: str
-    seconds: float
-
-    def violations(self, problem: Any, solution: Any) -> Any:
-        if problem.intervals(solution)[self.op][1] > self.seconds + 1e-6:
-            yield self.broken(f"{self.op!r} ends late")
-
-
 class StartsFrom(Constraint):
     """A user's own rule: ``op`` does not start before ``seconds``."""
 
@@ -38,18 +27,6 @@ class StartsFrom(Constraint):
             yield self.broken(f"{self.op!r} starts early")
 
 
-class NotBoth(Constraint):
-    """A user's own rule: not both operators on one device."""
-
-    first: str
-    second: str
-    device: str
-
-    def violations(self, problem: Any, solution: Any) -> Any:
-        if solution.device[self.first] == solution.device[self.second] == self.device:
-            yield self.broken("both run there")
-
-
 class Inexpressible(Constraint):
     """A rule that no formulation knows."""
 
@@ -59,19 +36,9 @@ class Inexpressible(Constraint):
 
 for _target in ("disjunctive", "moirai", "intervals"):
 
-    @express(EndsBy, _target)
-    def _ends_by(formulation: Any, model: Any, constraint: EndsBy) -> None:
-        model.add(model.end(constraint.op) <= constraint.seconds)
-
     @express(StartsFrom, _target)
     def _starts_from(formulation: Any, model: Any, constraint: StartsFrom) -> None:
         model.add(model.start(constraint.op) >= constraint.seconds)
-
-    @express(NotBoth, _target)
-    def _not_both(formulation: Any, model: Any, constraint: NotBoth) -> None:
-        on = model.on
-        both = on(constraint.first, constraint.device) + on(constraint.second, constraint.device)
-        model.add(both <= 1)
 
 
 def fork(**fields: Any) -> ow.Placement:

@@ -13,10 +13,10 @@ from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.placement.programs import Intervals
-from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
+from opweave.problems.errors import InfeasibleError
 from opweave.solvers.engines.answers import Work
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from tests.formulations.placement.instances import Inexpressible, fork
+from tests.formulations.placement.instances import fork
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
 from tests.strategies.specs import placements, planned_placements
@@ -121,10 +121,3 @@ def test_ticks_are_exact_where_durations_have_a_measure():
         update={"costs": ow.Costs.from_table({name: {"a": math.pi, "b": math.e} for name in ("make", "left", "right")})}
     )
     assert Intervals().build(odd).tick < 1e-5
-
-
-def test_refusals():
-    with pytest.raises(UnsupportedConstraintError, match="Inexpressible"):
-        Intervals().build(fork(constraints=[Inexpressible()]))
-    with pytest.raises(LimitExceededError, match=r"Limits\.model_rows"):
-        Intervals(BuildContext(limits=ow.Limits(model_rows=3))).build(fork())

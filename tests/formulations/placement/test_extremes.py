@@ -9,10 +9,8 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
-from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.placement.instance import lower
-from opweave.formulations.placement.programs import Disjunctive, Intervals, Job
-from opweave.formulations.placement.windows import flow_seconds, messages_of
+from opweave.formulations.modeling.intervals import Interval
+from opweave.formulations.placement.programs import Disjunctive, Intervals
 from opweave.problems.errors import InfeasibleError
 from opweave.solvers.engines.engine import run_engine
 from opweave.solvers.engines.known import CpSat
@@ -43,26 +41,14 @@ def test_transfers_a_million_millions_of_times_longer_than_the_plan(solver: str,
         assert result.objective == pytest.approx(6e-13, rel=1e-6, abs=0.0)
 
 
-def test_long_transfers_count_up_to_a_limit_and_missing_links_stay() -> None:
-    problem = fork(transfers="one_port_edge")
-    instance = lower(problem)
-    assert flow_seconds(instance).max() == 1.0
-    assert flow_seconds(instance, longest=0.25).max() == 0.25
-    ways = [way for message in messages_of(instance, "one_port_edge", longest=0.25) for way in message.routes]
-    assert ways
-    assert {way.seconds for way in ways} == {0.25}
-    unlinked = ow.Cluster(devices=problem.cluster.devices, bandwidth=[[0, 0], [0, 0]])
-    apart = lower(problem.model_copy(update={"cluster": unlinked}))
-    assert np.isinf(flow_seconds(apart, longest=0.25)[:, 0, 1]).all()
-
-
 def test_windows_that_hardly_meet_leave_no_tiny_coefficient() -> None:
     """Engines refuse coefficients of 1e-9 or less."""
     model = Disjunctive().build(fork())
-    fields = {"length": Linear(), "shortest": 0.0}
-    early = Job(start=0, uses={("on", 0): Linear.of(2)}, ready=0.0, due=1.0 + 1e-13, latest=1.0 + 1e-13, **fields)
-    late = Job(start=1, uses={("on", 0): Linear.of(3)}, ready=1.0, due=2.0, latest=2.0, **fields)
-    assert model.keep_apart("mine", [("early",), ("late",)], [early, late], np.zeros((2, 2), dtype=bool), print)
+    starts = model.reals("begin", ["early", "late"], [0.0, 1.0], [0.0, 2.0])
+    there = model.binaries("there", ["early", "late"])
+    group = [Interval(start, 0.0, here) for start, here in zip(starts.tolist(), there.tolist(), strict=True)]
+    known = np.asarray([1.0 + 1e-13, 2.0]), np.zeros((2, 2), dtype=bool)
+    model.keep_apart("mine", [group], starts, lambda: known)
     assert np.abs(model.rows("mine_rows").block().value).min() > 1e-9
 
 
@@ -78,13 +64,6 @@ def test_reasons_name_what_is_there() -> None:
     late = fork(constraints=[StartsFrom(op="make", seconds=1e6)])
     reason = Intervals(BuildContext(extended=True)).why_infeasible(late)
     assert reason.startswith("no schedule respects the side constraints (StartsFrom) (schedules of at most")
-
-
-@pytest.mark.parametrize("kind", [Disjunctive, Intervals])
-def test_the_reason_says_how_long_schedules_could_be(kind: type[Disjunctive]) -> None:
-    formulation = kind(BuildContext(extended=True))
-    formulation.build(fork())
-    assert "the rows that were added (schedules of at most 11 s were considered)" in formulation.why_infeasible(fork())
 
 
 def test_writing_intervals_stops_in_time() -> None:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.arrays import to_arrays
-from opweave.formulations.modeling.pyomo import to_pyomo
 from opweave.formulations.placement.moirai import Moirai
 from opweave.formulations.placement.programs import Disjunctive
 from opweave.problems.errors import (
@@ -23,7 +22,6 @@ from tests.formulations.placement.instances import (
     Inexpressible,
     agrees,
     fork,
-    random_placement,
 )
 from tests.oracles.placement import best_placement
 from tests.strategies.specs import placements, planned_placements
@@ -49,12 +47,6 @@ def test_sending_once_or_for_each_reader():
         result = solved(fork(transfers=transfers, constraints=pins))
         assert agrees(result, optimum)
         assert len(result.solution.transfers) == (2 if transfers == "one_port_edge" else 1)
-
-
-@settings(max_examples=30)
-@given(problem=placements(4, 3, precedes=True))
-def test_the_tightened_program_agrees_with_brute_force(problem):
-    assert agrees(solved(problem), best_placement(problem)[0])
 
 
 @settings(max_examples=20)
@@ -85,13 +77,6 @@ def test_a_start_obeys_the_model_and_comes_back_no_longer(context, planned):
         assert model.end(op.id).at(values) == pytest.approx(end)
         where = [device.name for device in problem.cluster.devices if model.on(op.id, device.name).at(values) > 0.5]
         assert where == [schedule.device[op.id]]
-
-
-def test_components_have_the_names_of_operators_and_devices():
-    view = to_pyomo(Disjunctive().build(fork()))
-    assert view.concrete.x["make", "a"].name == "x[make,a]"
-    assert view.concrete.y["t", "b", "a", "b"].name == "y[t,b,a,b]"
-    assert set(view.concrete.first) == {("left", "right"), ("right", "left")}
 
 
 def test_what_nobody_can_express_is_refused():
@@ -126,11 +111,6 @@ def test_a_byte_too_many_is_seen():
     small = problem.model_copy(update={"graph": graph, "constraints": tuple(caps), "transfers": "delay"})
     slow = small.model_copy(update={"cluster": ow.Cluster(devices=problem.cluster.devices, bandwidth=[[0, 1], [1, 0]])})
     assert agrees(solved(slow), best_placement(slow)[0])
-
-
-def test_nine_tasks_are_proved():
-    result = ow.solve(random_placement(9, 3, 2), solver="highs", time_limit=60)
-    assert result.status is ow.Status.OPTIMAL
 
 
 def test_windows_that_just_meet_leave_room_for_the_order():

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.problems.limits import MAX_BYTES
-from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import layouts, memory_layouts
 
 A = ow.Lifetime(id="a", begin=0, end=2, bytes=4)
@@ -95,14 +93,6 @@ def test_storages_at_one_place_count_once() -> None:
     assert broken(problem, offset={"a": 0, "b": 0, "c": 0}) == ["overlap"]
 
 
-def test_nothing_takes_no_space() -> None:
-    empty = [A.model_copy(update={"id": "none", "bytes": 0}), B.model_copy(update={"id": "never", "end": 1})]
-    problem = changed(SMALL, lifetimes=[*SMALL.lifetimes, *empty])
-    judged = problem.evaluate(ow.Layout(offset={"a": 0, "b": 4, "c": 0, "none": 1, "never": 3}))
-    assert (judged.objective, judged.violations) == (6, ())
-    assert ow.MemoryLayout(lifetimes=[]).evaluate(ow.Layout(offset={})).objective == 0
-
-
 def test_numbers_at_the_edge() -> None:
     """Sums beyond 2**53 stay exact."""
     huge = ow.Lifetime(id="a", begin=-(2**53), end=2**53, bytes=MAX_BYTES)
@@ -130,7 +120,7 @@ def test_numbers_at_the_edge() -> None:
         ({"together": [["a", "a"]]}, "together names storage 'a' twice"),
         ({"in_place": [["a", "b"]], "fixed": {"a": 0, "b": 4}}, "a = b stand at one place, but have several"),
         ({"lifetimes": [{"id": "a", "begin": 3, "end": 2, "bytes": 1}]}, "'a' ends at 2 before it begins at 3"),
-        ({"lifetimes": [{"id": "a", "begin": 0, "end": 2, "bytes": 1, "alignment": 3}]}, "must be a power of two"),
+        ({"lifetimes": [{"id": "a", "begin": 0, "end": 2, "bytes": 1, "alignment": 3}]}, "is a power of two"),
         ({"lifetimes": [{"id": "a", "begin": 0, "end": 2, "bytes": 1, "pools": ["flash"]}]}, "names pool 'flash'"),
         ({"lifetimes": [{"id": "a", "begin": 0, "end": 2**60, "bytes": 1}]}, "less than or equal to"),
         ({"pools": [{"name": "a", "speed": 0}]}, "has a speed of 0"),
@@ -159,34 +149,3 @@ def test_the_referee_objects_to_exactly_what_is_wrong(data: st.DataObject, probl
         if a.begin < a.end and b.begin < b.end
     )
     assert ("overlap" in broken(problem, **plan.model_dump(exclude={"kind"}))) == clash
-
-
-def test_slots_that_storages_use_in_turns_are_judged_like_everything_else() -> None:
-    """Three slots; some storages are too large for theirs, or come before the last one has gone."""
-    rng, said = np.random.default_rng(0), []
-    for _ in range(300):
-        begin, size = rng.integers(0, 9, 6), rng.choice([4, 5, 10, 11], 6, p=[0.45, 0.3, 0.2, 0.05])
-        end, slot = begin + rng.integers(1, 4, 6), 10 * rng.integers(0, 3, 6)
-        clash = any(
-            max(begin[i], begin[j]) < min(end[i], end[j])
-            and max(slot[i], slot[j]) < min(slot[i] + size[i], slot[j] + size[j])
-            for i in range(6)
-            for j in range(i)
-        )
-        rows = zip(begin.tolist(), end.tolist(), size.tolist(), strict=True)
-        lives = [ow.Lifetime(id=f"s{k}", begin=b, end=e, bytes=n) for k, (b, e, n) in enumerate(rows)]
-        offset = {f"s{k}": at for k, at in enumerate(slot.tolist())}
-        assert ("overlap" in broken(ow.MemoryLayout(lifetimes=lives), offset=offset)) == clash
-        said.append(clash)
-    assert 0 < sum(said) < len(said)
-
-
-@settings(max_examples=40)
-@given(problem=memory_layouts(4, pools=2))
-def test_the_best_by_brute_force_is_valid(problem: ow.MemoryLayout) -> None:
-    value, plan = best_layout(problem)
-    assume(plan is not None)
-    judged = problem.evaluate(plan)
-    assert judged.violations == ()
-    assert judged.objective == pytest.approx(value)
-    assert judged.details.arena_bytes >= judged.details.live_peak

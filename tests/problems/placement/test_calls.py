@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 import opweave as ow
 from opweave.problems.measures import busy_seconds
 from opweave.problems.timeline import ActivityKind
-from tests.strategies.calls import call_placements
 
 NAMES = ("a", "b", "c", "d")
 
@@ -51,21 +49,6 @@ def broken(problem: ow.Placement, solution: ow.Schedule) -> set[str]:
     return {violation.rule for violation in problem.evaluate(solution).violations}
 
 
-def test_the_host_runs_as_many_operators_as_it_has_cores() -> None:
-    """Operators b and c beside each other need two cores; one may start when the other ends."""
-    together, in_turn = plan("cpu cpu cpu cpu", 0, 10, 10, 20), plan("cpu cpu cpu cpu", 0, 10, 20, 30)
-    assert problem(host_cores=2).evaluate(together).feasible
-    judged = problem(host_cores=1).evaluate(together)
-    assert [(each.rule, each.excess) for each in judged.violations] == [("cores", 10.0)]
-    assert "'c' starts at 10 s, while the host runs 1: host_cores=1" in judged.violations[0].message
-    assert problem(host_cores=1).evaluate(in_turn).feasible
-    idle = ow.Costs.from_table({name: {"gpu": 1.0, "cpu": 0.0 if name == "c" else 10.0} for name in NAMES})
-    assert problem(host_cores=1, costs=idle).evaluate(plan("cpu cpu cpu cpu", 0, 10, 20, 20)).feasible
-    assert broken(problem(host_cores=1, costs=idle), plan("cpu cpu cpu cpu", 0, 10, 15, 20)) == {"cores"}
-    with pytest.raises(ow.InvalidSpecError, match="host_cores is for transfers='blocking'"):
-        problem(host=None, transfers="delay", host_cores=2)
-
-
 def test_a_call_brings_in_runs_and_returns() -> None:
     # cpu: a until 10, and c beside the call; gpu: "of a" in 2, b 1, "of b" out 3, until 16; cpu: d from 20
     judged = problem().evaluate(plan("cpu gpu cpu cpu", 0.0, 10.0, 10.0, 20.0))
@@ -84,12 +67,6 @@ def test_a_tensor_is_returned_once_and_brought_in_once_by_each_call() -> None:
     timeline = judged.timeline
     kinds = timeline.activities.kind[timeline.activities.resource != 2]
     assert [int((kinds == kind).sum()) for kind in (ActivityKind.RUN, ActivityKind.SEND)] == [4, 4]
-
-
-def test_operators_of_the_host_run_at_the_same_time() -> None:
-    judged = problem().evaluate(plan("cpu cpu cpu cpu", 0.0, 10.0, 10.0, 20.0))
-    assert judged.feasible
-    assert judged.objective == 30.0
 
 
 @pytest.mark.parametrize(
@@ -140,9 +117,3 @@ def test_listed_transfers_and_missing_links_are_violations() -> None:
 def test_readings_that_do_not_fit_get_a_sentence(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ow.InvalidInputError, match=words):
         problem(**changes)
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(call_placements(4, 3))
-def test_specs_come_back_from_json(spec: ow.Placement) -> None:
-    assert ow.Placement.model_validate_json(spec.model_dump_json()) == spec

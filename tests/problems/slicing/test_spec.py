@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.formulations.slicing.shortage import shortage
 from opweave.problems.slicing.geometry import rulings
 
 
@@ -64,12 +63,6 @@ def test_transfers_by_hand(first: ow.Slice, second: ow.Slice, seconds: float) ->
 def test_seconds_may_add_up_to_more_than_a_problem_may_state() -> None:
     slow = ow.Costs.from_table({name: {"a": 1e15, "b": 1e15} for name in ("p", "q")})
     assert chain(costs=slow).evaluate(plan(ON_A, ON_A)).objective == 2e15
-
-
-def test_one_channel_for_all_adds_up_halos_but_not_broadcasts() -> None:
-    shared = chain(channel="shared")
-    assert shared.evaluate(plan(ROWS, ROWS)).objective == pytest.approx(4 + 2 + 4)
-    assert shared.evaluate(plan(CHANNELS, CHANNELS)).objective == pytest.approx(4 + 4 + 4)
 
 
 def test_what_does_not_shrink_is_the_device_s_launch() -> None:
@@ -143,15 +136,6 @@ def test_side_constraints() -> None:
     assert rules == {"pin", "max_devices", "memory_cap", "memory"}
 
 
-def test_swapping_like_devices_changes_nothing_and_faster_links_never_hurt() -> None:
-    slow = chain()
-    uneven = ow.Slice(dimension="rows", cuts=[0, 3, 8])
-    mirrored = ow.Slice(dimension="rows", cuts=[0, 5, 8])
-    assert slow.evaluate(plan(uneven, ROWS)).objective == slow.evaluate(plan(mirrored, ROWS)).objective
-    fast = chain(cluster=slow.cluster.model_copy(update={"rates": (8.0, 8.0)}))
-    assert fast.evaluate(plan(uneven, ROWS)).objective < slow.evaluate(plan(uneven, ROWS)).objective
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -188,24 +172,6 @@ def test_a_spec_whose_convolutions_cannot_be_cut_for_want_of_a_geometry_gives_a_
         chain(geometry={})
 
 
-def test_more_devices_than_rows() -> None:
-    devices = [ow.Device(name=f"d{k}") for k in range(10)]
-    table = {op: {device.name: 8.0 for device in devices} for op in "pq"}
-    problem = chain(cluster=ow.Cluster(devices=devices, shared=1e9), costs=ow.Costs.from_table(table))
-    result = ow.solve(problem, time_limit=3)
-    assert result.verified
-    assert result.objective <= 2.001
-
-
-def test_memory_that_is_too_small_for_any_cut_is_explained() -> None:
-    problem = chain(memory=(20, 20))
-    reason = "weights and tensors take at least 42 bytes however they are cut; all devices together hold 40: 2 bytes"
-    assert reason in (shortage(problem) or "")
-    result = ow.solve(problem)
-    assert result.status is ow.Status.INFEASIBLE
-    assert reason in (result.reason or "")
-
-
 def test_windows_and_tensors_of_any_size_are_replayed_at_once() -> None:
     wide = chain(geometry={"p": ow.Geometry(kernel=10**9, padding=1), "q": ow.Geometry(kernel=3, padding=1)})
     assert wide.evaluate(plan(ROWS, ROWS)).objective == pytest.approx(9.0)
@@ -222,32 +188,3 @@ def _plain(op: ow.Operator) -> ow.Operator:
 def test_a_window_that_reaches_beyond_all_numbers_is_refused() -> None:
     with pytest.raises(ValueError, match="reaches too far"):
         ow.Geometry(kernel=2**40, dilation=2**40)
-
-
-def test_rows_that_no_window_reads_need_no_memory() -> None:
-    tensors = [ow.Tensor(id="x", bytes=32, shape=[1, 4, 8, 1]), ow.Tensor(id="y", bytes=16, shape=[1, 4, 4, 1])]
-    graph = ow.OpGraph(tensors=tensors, operators=[ow.Operator(id="p", inputs=["x"], outputs=["y"])])
-    problem = ow.Slicing(
-        graph=graph,
-        cluster=ow.Cluster(devices=[ow.Device(name="a", memory_bytes=44)]),  # 7 of 8 rows of x, and y
-        costs=ow.Costs.from_table({"p": {"a": 1.0}}),
-        geometry={"p": ow.Geometry(stride=2)},
-    )
-    assert shortage(problem) is None
-    assert ow.solve(problem).objective == 1.0
-    short = problem.model_copy(update={"cluster": ow.Cluster(devices=[ow.Device(name="a", memory_bytes=43)])})
-    reason = ow.solve(ow.Slicing.model_validate_json(short.model_dump_json())).reason or ""
-    assert "needs 44 bytes" in reason
-    assert "1 byte short" in reason
-
-
-def test_reasons_name_what_is_there() -> None:
-    apart = [ow.MaxDevices(count=1), ow.Separate(ops=["p", "q"])]
-    assert (
-        ow.solve(chain(constraints=apart)).reason
-        == "no plan of cuts respects the side constraints (MaxDevices, Separate)"
-    )
-    assert ow.solve(chain(memory=(44, 44), constraints=[ow.Pin(op="q", device="b")])).reason == (
-        "operator 'q' may run on one device only and needs 64 bytes; 'b', the largest device that may run it, holds "
-        "44: 20 bytes short"
-    )

@@ -34,7 +34,7 @@ def selectable(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
         def run(problem: ow.extend.Problem, run: registry.Run) -> ow.extend.Outcome:
             return run_engine(problem, run, engine, head_start)
 
-        supports = ("order_arcs", "pairwise", "time_indexed", "model")
+        supports = ("order_arcs", "time_indexed", "model")
         register(
             Solver("fake", kind, "engine", run, "a fake", "optimum", features=frozenset(Feature), supports=supports)
         )

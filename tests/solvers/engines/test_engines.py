@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from pyomo.environ import Constraint as Row
@@ -16,7 +15,6 @@ from opweave.formulations.formulation import OutOfTimeError, find_formulation
 from opweave.solvers.engines.answers import Verdict
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.known import Engine, Highs
-from opweave.solvers.engines.linear_child import rebuild
 from opweave.solvers.engines.task import Task
 from opweave.solvers.placement.engines import KNOWN_BEFORE
 from opweave.solvers.run import Run
@@ -25,7 +23,6 @@ from tests.formulations.placement.instances import random_placement
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.solvers.engines import fakes
 from tests.solvers.engines.fakes import FakeChild, FakeCpSat
-from tests.solvers.engines.test_highs import knapsack
 from tests.strategies.specs import memory_orderings
 from tests.tiny import PROBLEMS
 
@@ -35,8 +32,6 @@ CHILDREN = [
     if row.kind == "engine" and row.available and row.name != "highs"
 ]
 PLAIN = {"head_start": False}
-STEPS = "time_indexed"
-"""For fakes that hand back the start: the pairwise program would improve it first."""
 
 START = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
 
@@ -59,31 +54,13 @@ def test_time_limit_gap_seed_and_threads_reach_the_engine(name):
     assert result.gap <= 0.1
 
 
-@pytest.mark.parametrize("name", CHILDREN)
-def test_a_time_limit_keeps_the_first_order(name):
-    from tests.solvers.engines.test_highs import wide_problem
-
-    began = time.monotonic()
-    result = ow.solve(wide_problem(40), solver=name, formulation="time_indexed", time_limit=2.0)
-    assert result.status is ow.Status.FEASIBLE
-    assert result.bound is not None
-    assert time.monotonic() - began < 40
-
-
-def test_what_is_missing_is_named():
-    for row in ow.list_solvers("memory_ordering"):
-        if row.kind == "engine":
-            assert row.available == (row.install is None)
-            assert row.available or "install" in row.install
-
-
 @pytest.fixture(params=["integer program", "constraint program"])
 def misled(request: pytest.FixtureRequest, selectable, problem) -> Callable[..., ow.Result]:
     """Solves through a function that misbehaves in the place of either kind of engine."""
 
     def solve(function: object, **arguments: object) -> ow.Result:
         if request.param == "integer program":
-            return ow.solve(problem, solver=selectable(FakeChild(function)), formulation=STEPS, **arguments)
+            return ow.solve(problem, solver=selectable(FakeChild(function)), **arguments)
         start = HeadStart(initial=KNOWN_BEFORE.initial)
         name = selectable(FakeCpSat(function), start, "placement")
         return ow.solve(random_placement(8, 2, 3), solver=name, **arguments)
@@ -168,23 +145,16 @@ class _Lenient:
 
 
 def test_an_objective_claimed_too_low_costs_the_engine_its_bound(selectable, problem):
-    result = ow.solve(problem, solver=selectable(_Claims(), HeadStart()), formulation=STEPS, start=START)
+    result = ow.solve(problem, solver=selectable(_Claims(), HeadStart()), start=START)
     assert result.status is ow.Status.FEASIBLE
     assert (result.objective, result.bound_source) == (17, "trivial")
     assert "claimed 16" in result.reason
 
 
-@pytest.mark.parametrize("whole", [[True, True], [True, False], [False, True]])
-def test_rebuilding_a_model_keeps_it(whole):
-    model = rebuild(replace(knapsack(2), whole=np.array(whole)), None)
-    assert (len(model.x), len(model.rows)) == (2, 2)
-    assert [(each.is_integer(), *each.bounds) for each in model.x.values()] == [(kind, 0, 1) for kind in whole]
-
-
 def test_a_formulation_that_leaves_solutions_out_proves_nothing(problem, selectable, monkeypatch):
-    monkeypatch.setattr(find_formulation(type(problem), STEPS), "restricts", True)
+    monkeypatch.setattr(find_formulation(type(problem), None), "restricts", True)
     name = selectable(FakeChild(fakes.infeasible), HeadStart())
-    result = ow.solve(problem, solver=name, formulation=STEPS)
+    result = ow.solve(problem, solver=name)
     assert (result.status, result.bound_source) == (ow.Status.UNKNOWN, "trivial")
     assert "leaves solutions out" in result.reason
 
@@ -211,12 +181,12 @@ def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, er
     assert capfd.readouterr() == ("", "")
 
 
-def test_components_of_pyomo_are_refused_where_they_would_be_ignored(problem) -> None:
+def test_components_of_pyomo_are_refused_where_they_would_be_ignored() -> None:
     def extend(model, _problem) -> None:
         model.mine = Row(range(3), rule=lambda _model, _number: True)
 
     with pytest.raises(ow.InvalidInputError, match=r"model\.mine.*write model\.add\(row\)"):
-        ow.solve(problem, solver="highs", extend=extend)
+        ow.solve(PROBLEMS["placement"], solver="highs", extend=extend)
 
 
 @pytest.mark.parametrize("kind", ["slicing", "pipeline", "batched_mapping", "memory_layout"])

@@ -66,7 +66,7 @@ def test_what_a_formulation_needs_is_what_it_refuses_otherwise() -> None:
     assert row.requires == "transfers='one_port_edge'"
     with pytest.raises(ow.UnsupportedFeatureError, match="one_port_edge"):
         ow.build_model(PROBLEMS["placement"], "moirai")
-    shared = PROBLEMS["slicing"].model_copy(update={"channel": "shared"})
-    assert next(row for row in ROWS if row.name == "cut_program").requires == "channel='dedicated', transfers='refined'"
-    with pytest.raises(ow.UnsupportedFeatureError, match="dedicated"):
-        ow.build_model(shared, "cut_program")
+    paper = PROBLEMS["slicing"].model_copy(update={"transfers": "paper"})
+    assert next(row for row in ROWS if row.name == "cut_program").requires == "transfers='refined'"
+    with pytest.raises(ow.UnsupportedFeatureError, match="refined"):
+        ow.build_model(paper, "cut_program")

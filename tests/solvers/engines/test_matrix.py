@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-import pickle
-from dataclasses import replace
 
 import numpy as np
 import pyomo.environ as pyo
 import pytest
 
-from opweave.formulations.export.files import NamedProgram, write_mps
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError
-from opweave.formulations.modeling.linear import Row
-from opweave.formulations.modeling.pyomo import from_pyomo, read_arrays
+from opweave.formulations.modeling.pyomo import read_arrays
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 
 NOT_A_NUMBER = math.nan
@@ -62,13 +58,6 @@ def test_an_objective_that_is_not_finite_is_refused():
         read_arrays(model(objective=lambda m: m.x + math.nan))
 
 
-def test_bounds_that_are_not_numbers_are_refused():
-    built = model(lambda m: m.x + m.y <= 1)
-    built.x.setub(math.nan)
-    with pytest.raises(InvalidInputError, match="x"):
-        read_arrays(built)
-
-
 def test_bounds_of_whole_variables_are_whole_and_leave_a_value():
     built = model()
     built.n = pyo.Var(domain=pyo.Integers, bounds=(0.5, 8.5))
@@ -110,37 +99,3 @@ def test_broken_rows_bounds_and_fractions_are_named():
     assert matrix.broken(np.array([1.0, 0.5, 0.0])) == "a fraction for y"
     assert "not finite" in matrix.broken(np.array([math.nan, 0.0, 0.0]))
     assert "not finite" in matrix.broken(np.zeros(2))
-
-
-def test_rows_that_were_left_out_are_read_over_the_columns_of_a_model():
-    built = model(lambda m: m.x + m.y <= 1)
-    built.x.fix(0.5)
-    program = from_pyomo(built).program()
-    block = program.block([Row({0: -1.0, 2: 2.0}, -1.0, math.inf)])
-    assert (len(block), block.lower.tolist(), block.value.tolist()) == (1, [-0.5], [2.0])
-    assert program.matrix.names[block.index[0]] == "unused"
-
-
-def test_arrays_travel_without_their_pyomo_model():
-    matrix = read_arrays(model(lambda m: m.x + m.y <= 1))[0]
-    copy = pickle.loads(pickle.dumps(matrix))
-    assert copy.rows.value.tolist() == matrix.rows.value.tolist()
-    assert len(copy.names) == 0
-
-
-def test_an_mps_file_is_read_back_by_an_engine(tmp_path):
-    import highspy
-
-    built = model(lambda m: m.x + 2 * m.y >= 1.5)
-    built.equal = pyo.Constraint(expr=built.x - built.unused == 0.1)
-    built.free = pyo.Var()
-    built.link = pyo.Constraint(expr=built.free + built.x <= 1e-3)
-    matrix = read_arrays(built)[0]
-    names = NamedProgram(replace(matrix, offset=0.0), [f"x{k}" for k in range(4)], [f"r{k}" for k in range(3)])
-    write_mps(names, tmp_path / "model.mps")
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    assert solver.readModel(str(tmp_path / "model.mps")) == highspy.HighsStatus.kOk
-    assert (solver.getNumCol(), solver.getNumRow()) == (4, 3)
-    solver.run()
-    assert solver.getInfo().objective_function_value + matrix.offset == pytest.approx(3 + 2.1)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.measures import MEASURES
-from opweave.solvers.evolution.encoding import Choices, encoding_of
-from opweave.solvers.evolution.objectives import Objectives
+from opweave.solvers.evolution.encoding import encoding_of
+from opweave.solvers.evolution.objectives import Objectives, Worth
 from tests.strategies.batched_mapping import batched_mappings
 from tests.strategies.pipeline import pipelines
 from tests.strategies.slicing import slicings
@@ -38,6 +38,10 @@ def objectives_of(problem: ow.extend.Problem, *names: str) -> Objectives:
         raise
 
 
+def legal_rows(worth: Worth) -> np.ndarray:
+    return np.isfinite(worth.value) & (worth.violations <= 0.0).all(axis=1)
+
+
 def random_rows(objectives: Objectives, seed: int, count: int = 5) -> np.ndarray:
     """Random rows, and rows at the ends of the genes' ranges."""
     rows = np.random.default_rng(seed).random((count, objectives.encoding.genes))
@@ -53,21 +57,13 @@ def test_by_hand() -> None:
     assert encoding.decode(np.asarray([0.2, 0.3, 0.0])).order == ("a", "b", "c")
 
 
-def test_choices_by_hand() -> None:
-    """The first thing may go to devices 0 and 2, the second one only to device 1."""
-    choices = Choices.of(np.asarray([[True, False, True], [False, True, False]]))
-    picked = choices.pick(np.asarray([[0.0, 0.0], [0.49, 1.0], [0.5, 0.5], [1.0, 0.3]]))
-    assert picked.tolist() == [[0, 1], [0, 1], [2, 1], [2, 1]]
-    assert choices.pick(choices.genes(np.asarray([2, 1]))[None]).tolist() == [[2, 1]]
-
-
 @pytest.mark.parametrize("kind", INSTANCES)
 @QUICK
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_the_referee_agrees_and_repair_breaks_nothing(kind: str, data: st.DataObject, seed: int) -> None:
     """Two tests on one instance, because drawing it takes longer than either."""
     problem = data.draw(INSTANCES[kind])
-    names = ("objective", *sorted({"peak_bytes", *objectives_of(problem).encoding.measures}))
+    names = ("objective", "peak_bytes", *(["makespan"] if kind in ("placement", "batched_mapping") else []))
     objectives = objectives_of(problem, *names)
     rows = random_rows(objectives, seed)
     check_with_the_referee(problem, objectives, rows, names)
@@ -82,7 +78,7 @@ def check_with_the_referee(
     assert np.isfinite(worth.objectives).all()
     assert (worth.violations >= 0).all()
     for row, value, found, legal in zip(
-        rows, worth.value.tolist(), worth.objectives.tolist(), worth.legal, strict=True
+        rows, worth.value.tolist(), worth.objectives.tolist(), legal_rows(worth), strict=True
     ):
         if not np.isfinite(value):
             assert not legal
@@ -121,4 +117,4 @@ def test_seeds_are_the_plans_of_baselines(kind: str) -> None:
     worth = objectives.judge(np.asarray(list(objectives.encoding.seeds())))
     simple = [row.name for row in ow.list_solvers(problem) if row.baseline and row.name != "random"]
     found = [ow.solve(problem, solver=name).objective for name in simple]
-    assert worth.value[worth.legal].min() <= min(each for each in found if each is not None) * (1 + 1e-9)
+    assert worth.value[legal_rows(worth)].min() <= min(each for each in found if each is not None) * (1 + 1e-9)

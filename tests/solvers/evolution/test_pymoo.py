@@ -20,7 +20,7 @@ from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
 from tests.oracles.slicing import best_slicing
-from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
+from tests.tiny import PROBLEMS
 
 ORACLES: dict[str, Callable[[ow.extend.Problem], float | None]] = {
     "memory_ordering": lambda problem: best_ordering_by_states(problem)[0],
@@ -153,30 +153,6 @@ def test_the_front_of_two_measures_is_the_one_of_brute_force() -> None:
     assert points == front
 
 
-@pytest.mark.parametrize("kind", ORACLES)
-def test_ones_own_algorithm(kind: str) -> None:
-    """With seeds and repair of the problem, pymoo's own loop is no worse than the baselines."""
-    problem = PROBLEMS[kind]
-    rows = ow.pymoo_problem(problem)
-    found = minimize(rows, GA(pop_size=10, sampling=rows.seeds(), repair=rows.repair), ("n_gen", 5), seed=1)
-    judged = problem.evaluate(rows.decode(found.X))
-    assert judged.feasible
-    assert judged.objective == pytest.approx(float(found.F[0]))
-    simple = [ow.solve(problem, solver=row.name).objective for row in ow.list_solvers(problem) if row.baseline]
-    assert judged.objective <= min(each for each in simple if each is not None) * (1 + 1e-9)
-
-
-def test_it_keeps_a_time_limit_and_a_start_and_stops_when_asked() -> None:
-    problem = PROBLEMS["placement"]
-    start = ow.solve(problem).solution
-    timed = ow.solve(problem, solver="pymoo", time_limit=0.5, start=start, options={"algorithm": "pso"})
-    assert timed.termination is ow.results.Termination.TIME_LIMIT
-    assert timed.objective == pytest.approx(problem.evaluate(start).objective)
-    asked = ow.solve(problem, solver="pymoo", callback=lambda progress: progress.objective is not None)
-    assert asked.verified
-    assert asked.termination is not ow.results.Termination.BUDGET
-
-
 def test_throughput_is_maximised_and_other_measures_are_played() -> None:
     rows = ow.pymoo_problem(PROBLEMS["pipeline"], ("throughput", "latency"))
     worth = rows.evaluate(rows.seed_rows(), return_as_dictionary=True)["F"]
@@ -219,22 +195,3 @@ def test_an_algorithm_that_fails_leaves_what_was_found() -> None:
     assert result.termination is ow.results.Termination.ENGINE_ERROR
     assert "a mistake" in result.reason
     assert result.verified
-
-
-def test_a_problem_without_operators() -> None:
-    graph = ow.OpGraph(tensors=[], operators=[])
-    for problem in (
-        ow.MemoryOrdering(graph=graph),
-        ow.Placement(graph=graph, cluster=CLUSTER, costs=ow.Costs.from_table({})),
-        ow.Pipeline(graph=graph, cluster=CLUSTER, costs=ow.Costs.from_table({})),
-    ):
-        result = ow.solve(problem, solver="pymoo")
-        assert (result.status, result.objective) == (ow.Status.OPTIMAL, 0)
-
-
-def test_what_has_no_solution_is_said_to_have_none() -> None:
-    pins = (ow.Pin(op="a", device="d"), ow.Forbid(op="a", device="d"))
-    problem = ow.Placement(graph=GRAPH, cluster=CLUSTER, costs=COSTS, constraints=pins)
-    assert ow.solve(problem, solver="pymoo").status is ow.Status.INFEASIBLE
-    with pytest.raises(ow.OpweaveError):
-        ow.pymoo_problem(problem)

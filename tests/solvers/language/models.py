@@ -26,18 +26,11 @@ def model_of(
         size = sizes.get(role, 0)
         return Weights(role=role, bytes=size, elements=size, flops=float(size))  # type: ignore[arg-type]
 
-    return LanguageModel(
-        name="tiny",
-        layers=[
-            Layer(groups=[weights(role) for role in roles], cache=Cache(key_width=cache, value_width=0))
-            for roles in layers
-        ],
-        embedding=weights("embedding"),
-        head=weights("head"),
-        tied_bytes=tied,
-        hidden_bytes=hidden,
-        vocabulary=16,
-    )
+    kept = Cache(key_width=cache, value_width=0)
+    made = [Layer(groups=[weights(role) for role in roles], cache=kept) for roles in layers]
+    table, head = weights("embedding"), weights("head")
+    more = {"tied_bytes": tied, "hidden_bytes": hidden, "vocabulary": 16}
+    return LanguageModel(name="tiny", layers=made, embedding=table, head=head, **more)
 
 
 def placed(
@@ -51,19 +44,15 @@ def placed(
     context: int = 4,
 ) -> Placement:
     """Decode one token; a device needs its bytes divided by its speed."""
-    names = [f"d{k}" for k in range(len(memory))]
-    work = Workload(context=context)
+    names, work = [f"d{k}" for k in range(len(memory))], Workload(context=context)
     costs = {
         part.id: {name: part.read_bytes / rate for name, rate in zip(names, speed, strict=True)}
         for part in parts(model, work)
     }
+    devices = [ow.Device(name=name, memory_bytes=size) for name, size in zip(names, memory, strict=True)]
     return Placement(
         graph=language_graph(model, work),
-        cluster=ow.Cluster(
-            devices=[ow.Device(name=name, memory_bytes=size) for name, size in zip(names, memory, strict=True)],
-            bandwidth=links,
-            latency=latency,
-        ),
+        cluster=ow.Cluster(devices=devices, bandwidth=links, latency=latency),
         costs=ow.Costs.from_table(costs),
         transfers=transfers,  # type: ignore[arg-type]
         memory="parameters",
@@ -85,13 +74,8 @@ def small_problems(draw: st.DrawFn) -> Placement:
     memory = draw(st.lists(st.none() | st.integers(0, total + 60), min_size=count, max_size=count))
     speed = draw(st.lists(st.floats(0.5, 20.0), min_size=count, max_size=count))
     links = [[draw(st.sampled_from([0.0, 1.0, 4.0, 100.0])) for _ in range(count)] for _ in range(count)]
-    return placed(
-        model_of(layers, sizes, tied=tied, cache=draw(st.integers(0, 3)), hidden=draw(st.integers(1, 9))),
-        memory,
-        speed,
-        links,
-        latency=draw(st.sampled_from([0.0, 0.1, 3.0])),
-    )
+    model = model_of(layers, sizes, tied=tied, cache=draw(st.integers(0, 3)), hidden=draw(st.integers(1, 9)))
+    return placed(model, memory, speed, links, latency=draw(st.sampled_from([0.0, 0.1, 3.0])))
 
 
 @st.composite
@@ -104,7 +88,6 @@ def hostile_problems(draw: st.DrawFn) -> Placement:
     memory = draw(st.lists(st.none() | size, min_size=count, max_size=count))
     speed = draw(st.lists(st.sampled_from([1e3, 1e6, 1e12, 1e25]), min_size=count, max_size=count))
     links = [[draw(st.sampled_from([0.0, 1.0, 1e9, 1e12])) for _ in range(count)] for _ in range(count)]
-    model = model_of(
-        layers, sizes, cache=draw(st.sampled_from([0, 1, 2**30])), hidden=draw(st.sampled_from([1, 2**20]))
-    )
+    cache, hidden = draw(st.sampled_from([0, 1, 2**30])), draw(st.sampled_from([1, 2**20]))
+    model = model_of(layers, sizes, cache=cache, hidden=hidden)
     return placed(model, memory, speed, links, latency=draw(st.sampled_from([0.0, 1e-6, 1e3])))

@@ -26,10 +26,7 @@ def layers_of(problem: Placement, solver: str) -> list[int]:
     ("solver", "memory", "expected"),
     [
         ("layers_equal", [50, 70, 100], [4, 3, 3]),
-        ("layers_by_memory", [50, 70, 100], [2, 3, 5]),
         ("layers_by_free_memory", [50, 70, 100], [3, 3, 4]),
-        ("layers_by_speed", [80, 70, 100], [7, 2, 1]),
-        ("exo_ring", [50, 70, 100], [0, 4, 6]),
     ],
 )
 def test_layers_by_hand(solver: str, memory: list[int], expected: list[int]) -> None:

@@ -8,15 +8,14 @@ from hypothesis import given, settings
 
 import opweave as ow
 from opweave.formulations.memory_layout.instance import lower
-from opweave.problems.arrays import NO_LIMIT
 from opweave.problems.memory_layout.spec import Layout
 from opweave.solvers.memory_layout.annealing import (
     DRAWS,
     Annealing,
-    blocks_of,
     displace,
-    nothing_moved,
+    moves_of,
     solve_annealing,
+    state_of,
     within_pools,
 )
 from opweave.solvers.memory_layout.baselines import FIRST_GAP, place
@@ -54,15 +53,11 @@ def begun(problem: ow.MemoryLayout, seed: int = 0) -> Run:
 def test_the_change_that_a_move_reports_is_the_change_of_the_objective(seed: int) -> None:
     problem = small(24, seed)
     instance = lower(problem)
-    blocks, start = blocks_of(instance), place(instance, np.arange(24), FIRST_GAP)
-    assert blocks is not None
-    blocks = within_pools(blocks)
-    rng, pool, offset = np.random.default_rng(seed), start.pool.copy(), start.offset.copy()
-    best_pool, best_offset = pool.copy(), offset.copy()
-    heat, moved = np.linspace(20.0, 0.0, 3_000), nothing_moved(24)
-    draws = rng.random((3_000, DRAWS))
-    gain = displace.py_func(blocks, draws, heat, pool, offset, best_pool, best_offset, moved)
-    best = Places(best_offset, best_pool)
+    found, start = moves_of(instance), place(instance, np.arange(24), FIRST_GAP)
+    assert found is not None
+    now, draws = state_of(start.pool, start.offset), np.random.default_rng(seed).random((3_000, DRAWS))
+    gain = displace.py_func(within_pools(found[0]), found[1], draws, np.linspace(20.0, 0.0, 3_000), now)
+    best = Places(now.best_offset, now.best_pool)
     assert gain < 0.0
     assert seconds_of(instance, best) == pytest.approx(seconds_of(instance, start) + gain)
 
@@ -74,12 +69,12 @@ def test_the_referee_accepts_what_annealing_makes(problem: ow.MemoryLayout) -> N
     if problem.objective != "traffic":
         return
     instance = lower(problem)
-    blocks = None if contradiction(instance) else blocks_of(instance)
-    if blocks is None:
+    found = None if contradiction(instance) else moves_of(instance)
+    if found is None:
         return
     run = Run(time_limit=None, seed=1)
     report(problem, instance, place(instance, np.arange(len(instance)), FIRST_GAP), run)
-    annealing, before = Annealing(problem, blocks, run), np.inf if run.objective is None else run.objective
+    annealing, before = Annealing(problem, *found, run), np.inf if run.objective is None else run.objective
     for number in range(3):
         annealing.round(number, 2_000)
     if run.best is None:
@@ -103,32 +98,13 @@ def test_what_stands_in_the_way_makes_room() -> None:
     assert run.objective == pytest.approx(9 / 9 + 1)
 
 
-def test_blocks_that_share_a_pool_or_have_an_offset_stay() -> None:
-    problem = small(10, 3)
-    held = problem.model_copy(update={"fixed": {"s0": 0}, "together": (("s1", "s2"),)})
-    blocks = blocks_of(lower(held))
-    assert blocks is not None
-    assert blocks.moves.tolist() == [0, 0, 0, 1, 1, 1, 1, 1, 1, 1]
-
-
-def test_the_same_seed_gives_the_same_layout() -> None:
-    problem = small(30, 5)
-    found = []
-    for _ in range(2):
-        run = begun(problem, seed=7)
-        solve_annealing(problem, run)
-        found.append(run.best)
-    assert found[0] == found[1]
-    assert lower(problem).capacity[-1] == NO_LIMIT
-
-
 @pytest.mark.parametrize("objective", ["arena", "traffic"])
 def test_it_finds_a_first_layout_where_all_pools_are_narrow(objective: str) -> None:
     """Six storages of three bytes fit into three pools of six bytes in pairs, and no rule knows which goes where."""
     lifetimes = [ow.Lifetime(id=f"s{k}", begin=0, end=1, bytes=size) for k, size in enumerate((5, 1, 4, 2, 3, 3))]
     pools = [ow.Pool(name=f"p{k}", bytes=6, speed=1.0 + k) for k in range(3)]
     problem = ow.MemoryLayout(lifetimes=lifetimes, pools=pools, objective=objective)
-    run, blocks = Run(), blocks_of(lower(problem))
-    assert blocks is not None
-    Annealing(problem, blocks, run).search()
+    run, found = Run(), moves_of(lower(problem))
+    assert found is not None
+    Annealing(problem, *found, run).search()
     assert run.best is not None and problem.evaluate(run.best).feasible

@@ -47,19 +47,3 @@ def test_it_goes_on_from_a_layout() -> None:
     space = whole(problem)
     found = ejected(space, np.asarray([0, 2, 7, 0]), 9, 1, 1, NEVER)
     assert found is not None and is_packed(space, found, 9)
-
-
-def test_what_stands_in_the_way_of_a_fixed_storage_finds_another_place() -> None:
-    problem = ow.MemoryLayout(lifetimes=lifetimes((0, 2, 1), (1, 2, 4), (0, 1, 1)), fixed={"s2": 4})
-    space = whole(problem)
-    found = ejected(space, np.asarray([4, 0, 4]), 6, 1, 10, NEVER)
-    assert found is not None and is_packed(space, found, 6)
-
-
-def test_a_place_between_others_needs_no_second_step() -> None:
-    """Free bytes above and below a storage are joined: it moves, and stays."""
-    problem = ow.MemoryLayout(lifetimes=lifetimes((0, 3, 2), (0, 1, 1), (2, 3, 1), (1, 2, 3)))
-    space = whole(problem)
-    standing = np.asarray([2, 0, 0, 99])  # two free bytes below the first storage in section 1, and one above it
-    found = ejected(space, standing, 5, 1, 1, NEVER)
-    assert found is not None and is_packed(space, found, 5)

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.memory_layout.exact import FIRST_STATES, Arena
 from opweave.solvers.memory_layout.search import FOUND, REFUTED, pack
 from opweave.solvers.memory_layout.sections import (
     BY_SECTION,
     BY_STORAGE,
     Choice,
     Space,
-    choices,
     live_bytes,
     sections_of,
     space_of,
@@ -128,21 +126,3 @@ def test_an_arena_that_is_too_small_says_how_much_is_needed() -> None:
     result = ow.solve(problem)
     assert result.status is ow.Status.INFEASIBLE
     assert result.reason == "every layout needs at least 8 bytes; pool 'sram' has 7"
-
-
-def test_a_window_that_cannot_be_packed_raises_the_bound() -> None:
-    """Nothing fits into the two bytes below the given offset, wherever everything else lies."""
-    chain = [(k, k + 2, 3) for k in range(60)]
-    problem = ow.MemoryLayout(lifetimes=lifetimes((30, 31, 2), (30, 31, 3), (30, 31, 3), *chain), fixed={"s0": 2})
-    arena = Arena(problem, Run())
-    assert arena.bound == problem.live_peak == 14
-    arena._narrow_windows(next(choices(arena.space, 0)), 4 * FIRST_STATES)
-    assert arena.bound == 16
-    assert ow.solve(problem).objective == 16
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_lanes_share_what_they_find(threads: int) -> None:
-    problem = ow.MemoryLayout(lifetimes=lifetimes((0, 4, 2), (0, 2, 3), (2, 4, 3), (3, 6, 9), (5, 9, 4), (1, 6, 2)))
-    result = ow.solve(problem, threads=threads, time_limit=5.0)
-    assert (result.status, result.objective) == (ow.Status.OPTIMAL, best_layout(problem)[0])

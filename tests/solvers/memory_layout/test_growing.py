@@ -7,25 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.solvers.memory_layout.exact import grown, widening
+from opweave.solvers.memory_layout.exact import grown
 from opweave.solvers.memory_layout.search import REFUTED
-from opweave.solvers.memory_layout.sections import Space, live_bytes, outline_of, space_of, window_of
+from opweave.solvers.memory_layout.sections import Space, live_bytes, space_of
 from tests.solvers.memory_layout.test_ejection import NEVER, is_packed
 from tests.solvers.memory_layout.test_exact import least_height, spaces
-
-
-@settings(max_examples=30)
-@given(space=spaces())
-def test_windows_are_widened_by_one_section_from_the_peak_to_the_whole(space: Space) -> None:
-    lows, highs, counts = widening(space)
-    live = live_bytes(space.size, space.first, space.after, space.sections)
-    assert live[lows[0]] == live.max() and highs[0] == lows[0] + 1
-    assert (highs - lows == np.arange(1, space.sections + 1)).all()
-    for low, high, count in zip(lows.tolist(), highs.tolist(), counts.tolist(), strict=True):
-        rows = np.flatnonzero((space.first < high) & (space.after > low))
-        window = window_of(space, rows, low, high)
-        assert len(rows) == count and window.sections <= high - low
-        assert live_bytes(window.size, window.first, window.after, window.sections).max() == live[low:high].max()
 
 
 @settings(max_examples=30)
@@ -64,31 +50,3 @@ def test_the_default_solver_proves_what_it_grows() -> None:
     )
     result = ow.solve(problem, time_limit=20.0)
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, problem.live_peak)
-
-
-def test_what_lives_through_the_first_window_may_have_alignment_or_a_given_offset() -> None:
-    """Such storages are searched like all others; those without both lie at the bottom, the longest one lowest."""
-    begin, end = np.asarray([0, 1, 2, 3, 3]), np.asarray([9, 8, 7, 4, 5])
-    size, one, free = np.asarray([4, 3, 2, 1, 5]), np.ones(5, dtype=np.int64), np.full(5, -1)
-    plain = grown(space_of(begin, end, size, one, free), 15, 0, 1.0, 12, NEVER)
-    assert plain.offset is not None and plain.offset[:3].tolist() == [0, 4, 7]
-    given = grown(space_of(begin, end, size, one, np.asarray([-1, -1, 13, -1, -1])), 15, 0, 1.0, 12, NEVER)
-    assert given.offset is not None and given.offset[2] == 13
-    aligned = space_of(begin, end, size, np.asarray([1, 8, 1, 1, 1]), free)
-    decision = grown(aligned, 15, 0, 1.0, 12, NEVER)
-    assert decision.offset is not None and is_packed(aligned, decision.offset, 15)
-
-
-def test_outlines_are_windows_without_members() -> None:
-    noise, count = np.random.default_rng(2), 30
-    begin = noise.integers(0, 20, count)
-    space = space_of(
-        begin, begin + noise.integers(1, 9, count), noise.integers(1, 9, count), np.ones(count, dtype=np.int64),
-        np.full(count, -1),
-    )  # fmt: skip
-    for low, high in ((0, space.sections), (2, 5), (4, 9)):
-        rows = np.flatnonzero((space.first < high) & (space.after > low))
-        whole, outline = window_of(space, rows, low, high), outline_of(space, rows, low, high)
-        assert outline.sections == whole.sections and not len(outline.members)
-        for name in ("first", "after", "size", "alignment", "fixed"):
-            assert (getattr(outline, name) == getattr(whole, name)).all()

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import opweave as ow
-from opweave.formulations.memory_layout.instance import lower
-from opweave.solvers.memory_layout.baselines import RULES as TABLE
-from opweave.solvers.memory_layout.baselines import place
 from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts
 
@@ -53,24 +47,6 @@ def test_allocators_take_the_smallest_range_or_the_one_beside_what_ends_at_the_s
     assert offset["e"] == offset["a"]
     offset = dict(ow.solve(layout, solver="nearest_end").solution.offset)
     assert offset["e"] + 4 == offset["d"] or offset["d"] + 1 == offset["e"]
-
-
-def test_an_allocator_lays_out_thousands_of_storages_in_seconds() -> None:
-    """Seconds of the processor, because others may use it as well."""
-    noise = np.random.default_rng(0)
-    begin = noise.integers(0, 4_000, 8_000)
-    ends, size = begin + noise.integers(1, 800, 8_000), noise.integers(1, 5_000, 8_000)
-    rows = zip(begin.tolist(), ends.tolist(), size.tolist(), strict=True)
-    layout = problem(*((f"s{k}", b, e, size) for k, (b, e, size) in enumerate(rows)))
-    began = time.process_time()
-    rule, instance = TABLE["nearest_end"], lower(layout)
-    places = place(instance, rule.order(instance), rule.gap)
-    assert time.process_time() - began < 2.0
-    assert (places.offset + layout_bytes(layout)).max() <= 1.1 * layout.live_peak
-
-
-def layout_bytes(layout: ow.MemoryLayout) -> np.ndarray:
-    return np.asarray([each.bytes for each in layout.lifetimes])
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -78,13 +77,6 @@ def test_networks(problem: MemoryOrdering, objective: str, limit: int | None, pl
     check_optimal(problem, best_ordering_by_states(problem)[0], options={"plain": plain})
 
 
-@given(memory_orderings(max_operators=6, contradictory=True))
-def test_contradictory_precedences(problem: MemoryOrdering) -> None:
-    if len(problem.graph.operators) > 1:
-        with pytest.raises(ContradictionError, match="cycle"):
-            check_optimal(problem, None)
-
-
 class NotLast(Constraint):
     """``op`` does not run last, and not in the ``forbidden`` step."""
 
@@ -157,17 +149,6 @@ def wide(branches: int, objective: str = "peak") -> MemoryOrdering:
     return MemoryOrdering(graph=net.graph("join"), objective=objective)
 
 
-@pytest.mark.parametrize("objective", ["peak", "total"])
-def test_a_time_limit_keeps_the_best_order(objective: str) -> None:
-    began = time.perf_counter()
-    problem = wide(12, objective)
-    run, outcome = solve(problem, time_limit=0.3)
-    assert time.perf_counter() - began < 3
-    assert outcome.termination is Termination.TIME_LIMIT
-    assert problem.evaluate(run.best).objective == run.objective
-    assert 0 < run.bound < run.objective
-
-
 def test_a_callback_stops_the_search() -> None:
     run, outcome = solve(wide(12), callback=lambda progress: progress.objective is not None)
     assert outcome.termination is Termination.INTERRUPTED
@@ -185,25 +166,6 @@ def test_the_budget_of_states_is_kept() -> None:
     assert outcome.termination is Termination.BUDGET
     assert run.best is not None
     assert run.objective > run.bound
-
-
-@pytest.mark.parametrize("plain", [False, True])
-def test_narrow_graphs_of_hundreds_of_operators(plain: bool) -> None:
-    """The paper's case: parallel structures one after the other."""
-    net = Net(x=4)
-    source = "x"
-    for block in range(60):
-        ends = []
-        for branch in range(2):
-            end = source
-            for step in range(3):
-                end = net.op(end, 1 + (7 * block + 5 * branch + 3 * step) % 11, f"{block}.{branch}.{step}")
-            ends.append(end)
-        source = net.op(" ".join(ends), 4, f"join{block}")
-    problem = MemoryOrdering(graph=net.graph(source))
-    run, outcome = solve(problem, options={"plain": plain})
-    assert outcome.termination is Termination.COMPLETED
-    assert run.objective == run.bound == problem.evaluate(run.best).objective
 
 
 def test_long_chains_are_no_trouble() -> None:

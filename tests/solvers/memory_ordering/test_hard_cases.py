@@ -8,7 +8,6 @@ import pytest
 
 import opweave as ow
 from benchmarks.generators import layered_dag
-from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.limits import MAX_BYTES
 from opweave.solvers.memory_ordering.arrays import BACKWARD, FORWARD, arrays_of, peak, total
@@ -17,8 +16,6 @@ from opweave.solvers.memory_ordering.bounds import step_bound
 from opweave.solvers.memory_ordering.totals import prove_total, shift
 from opweave.solvers.run import Run
 
-EMPTY = ow.OpGraph(tensors=[], operators=[])
-
 
 def chain(steps: int, size: int) -> ow.OpGraph:
     return ow.OpGraph(
@@ -26,13 +23,6 @@ def chain(steps: int, size: int) -> ow.OpGraph:
         operators=[ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"]) for i in range(steps)],
         outputs=[f"t{steps}"],
     )
-
-
-@pytest.mark.parametrize("solver", ["auto", "exact", "btsearch"])
-@pytest.mark.parametrize("objective", ["peak", "total"])
-def test_a_graph_without_operators(solver: str, objective: str) -> None:
-    result = ow.solve(ow.MemoryOrdering(graph=EMPTY, objective=objective), solver=solver)
-    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 0)
 
 
 def test_a_fused_operator_never_needs_more_than_an_operator_may() -> None:
@@ -87,15 +77,6 @@ def test_a_bound_of_the_total_that_is_interrupted_is_still_one() -> None:
     assert (prove_total(problem, known) == whole).all()  # also where the order tells that no cut raises anything
 
 
-def test_fusion_that_is_interrupted_keeps_the_optimum() -> None:
-    problem = ow.MemoryOrdering(graph=chain(40, 8))
-    looks = iter(range(100_000))
-    small = fuse(problem, lambda: next(looks) > 10).problem
-    assert len(fuse(problem).problem.graph.operators) < len(small.graph.operators) < 40
-    assert ow.solve(small).objective == ow.solve(problem).objective
-    assert fuse(problem, lambda: True).problem is problem
-
-
 @pytest.mark.parametrize(("objective", "solver"), [("total", "auto"), ("total", "btsearch"), ("peak", "partition")])
 def test_time_limits_hold_on_large_graphs(objective: str, solver: str) -> None:
     problem = ow.MemoryOrdering(graph=layered_dag(1_900, 40, 0), objective=objective)
@@ -104,15 +85,6 @@ def test_time_limits_hold_on_large_graphs(objective: str, solver: str) -> None:
     result = ow.solve(problem, solver=solver, time_limit=1)
     assert time.perf_counter() - began < 4
     assert result.verified
-
-
-@pytest.mark.parametrize("objective", ["peak", "total"])
-def test_a_state_search_without_time_still_has_the_listed_order(objective: str) -> None:
-    problem = ow.MemoryOrdering(graph=layered_dag(200, 12, 0), objective=objective)
-    listed = ow.solve(problem, solver="definition")
-    result = ow.solve(problem, solver="btsearch", time_limit=1e-9)
-    assert result.verified
-    assert result.objective <= listed.objective
 
 
 # No plan under a limit

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from opweave.adapters.load import load
 from opweave.formulations.derived import identity
 from opweave.formulations.memory_ordering.instance import lower
-from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.constraints import Precede
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.result import Termination
@@ -126,24 +124,6 @@ def test_parts_follow_each_other(problem: MemoryOrdering, parts: int, data: st.D
     assert len(pieces) <= parts
     assert all(len(piece) for piece in pieces)
     assert problem.evaluate(instance.ordering(np.concatenate(pieces))).feasible
-
-
-def test_a_part_solver_that_finds_nothing_costs_nothing() -> None:
-    problem = two_cells()
-    run = Run()
-    outcome = solve_partition(lambda part, run: Outcome(Termination.TIME_LIMIT), problem, run)
-    assert outcome.termination is Termination.COMPLETED
-    assert problem.evaluate(run.best).objective == run.objective
-
-
-def test_side_constraints_are_obeyed_or_called_impossible() -> None:
-    problem = two_cells(constraints=[Precede(before="b1", after="b2")])
-    run = Run()
-    solve(problem, run)
-    assert problem.evaluate(run.best).feasible
-    contradiction = two_cells(constraints=[Precede(before="end", after="a1")])
-    with pytest.raises(ContradictionError, match="cycle"):
-        solve(contradiction, Run())
 
 
 def test_what_it_cannot_do_is_refused() -> None:

@@ -15,8 +15,8 @@ from opweave.solvers.memory_ordering.arrays import BACKWARD, FORWARD, OrderingAr
 from opweave.solvers.memory_ordering.baselines import BY_NAME, greedy
 from opweave.solvers.memory_ordering.bounds import own_footprints, peak_bound, step_bound
 from opweave.solvers.memory_ordering.closure import OUTSIDE, least_live, sides_around
-from opweave.solvers.memory_ordering.exact import improve
-from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide, propagate
+from opweave.solvers.memory_ordering.exact import improve, propagate
+from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide
 from opweave.solvers.memory_ordering.totals import shift
 from opweave.solvers.run import Run
 from tests.oracles.memory_ordering import all_orders, best_ordering_by_states
@@ -146,19 +146,6 @@ def test_forced_precedences_hold_in_every_order_within_the_target(problem: ow.Me
             assert (place[before] < place[v]).all()
 
 
-@given(problem=peaks())
-def test_a_refusal_with_forced_precedences_is_right(problem: ow.MemoryOrdering) -> None:
-    instance = lower(problem)
-    optimum, _ = best_ordering_by_states(problem)
-    assert optimum is not None
-    target = optimum - instance.granularity()
-    if target < instance.start_bytes():
-        return
-    arrays = arrays_of(instance)
-    tightened = propagate(arrays, target, np.full(instance.operators, 1 << 40), 10_000, lambda: False)
-    assert tightened is None or decide(tightened, target, FORWARD, 10_000, Run().should_stop).answer == REFUTED
-
-
 @given(problem=peaks(), sign=st.sampled_from([FORWARD, BACKWARD]))
 def test_greedy_and_local_search_give_orders(problem: ow.MemoryOrdering, sign: int) -> None:
     instance = lower(problem)
@@ -170,13 +157,6 @@ def test_greedy_and_local_search_give_orders(problem: ow.MemoryOrdering, sign: i
         assert problem.evaluate(instance.ordering(order)).feasible
     assert peak(arrays, better) <= peak(arrays, start)
     assert total(arrays, shifted) <= total(arrays, start)
-
-
-@given(problem=peaks())
-def test_named_orders_are_orders(problem: ow.MemoryOrdering) -> None:
-    instance = lower(problem)
-    for build in BY_NAME.values():
-        assert problem.evaluate(instance.ordering(build(instance))).feasible
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +18,9 @@ from benchmarks.partitioning import filled, home
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import lower, lower_unless_short, stages_up_to
 from opweave.problems.pipeline.spec import PAPER_COMPRESSION, Pipeline
-from opweave.solvers.pipeline import sets, sums, threshold, workbench
-from opweave.solvers.pipeline.arrays import Times, arrays_of, twins
+from opweave.solvers.pipeline import sets, sums, workbench
+from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.bottleneck import BottleneckSearch
-from opweave.solvers.pipeline.labels import FOUND
 from opweave.solvers.pipeline.plans import Best, value_of
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
@@ -77,16 +75,6 @@ def test_devices_that_a_constraint_tells_apart_still_take_turns() -> None:
     )
 
 
-def test_limits_on_stages_beside_replicas_end_without_a_proof() -> None:
-    problem = four(
-        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], shared=1.0),
-        min_stages=2,
-        costs=ow.Costs.from_table({name: dict.fromkeys("abc", 1.0) for name in "PQRS"}),
-        max_replicas=2,
-    )
-    assert ow.solve(problem).objective == pytest.approx(best_pipeline(problem)[0])
-
-
 @settings(max_examples=30)
 @given(problem=pipelines(6, 5, goal="bottleneck"), data=st.data())
 def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObject) -> None:
@@ -118,84 +106,6 @@ def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObje
             assert not keeps
         if look == "exact":
             assert answer is (Answer.KEPT if keeps else Answer.REFUTED)
-
-
-def test_labels_decide_without_prices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random links, seven pieces that fit one by one, seven devices: walks repeat, and labels have to tell."""
-    monkeypatch.setattr(threshold, "EXACT_ROUNDS", 0)
-    monkeypatch.setattr(workbench, "DIVES", 0)
-    for seed in range(6):
-        rng = random.Random(seed)
-        operators = [
-            ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=[f"w{i}"]) for i in range(7)
-        ]
-        graph = ow.OpGraph(
-            tensors=[ow.Tensor(id=f"t{i}", bytes=rng.randint(1, 9)) for i in range(8)],
-            operators=operators,
-            parameters=[ow.Parameter(id=f"w{i}", bytes=rng.randint(5, 9)) for i in range(7)],
-            outputs=["t7"],
-        )
-        count = 5 + seed % 2
-        devices = [ow.Device(name=f"d{i}", memory_bytes=rng.randint(12, 17)) for i in range(count)]
-        links = [[rng.uniform(0.5, 5.0) for _ in devices] for _ in devices]
-        problem = Pipeline(
-            graph=graph,
-            cluster=ow.Cluster(devices=devices, bandwidth=links),
-            include_compute=False,
-            memory="parameters",
-        )
-        optimum = best_pipeline(problem)[0]
-        arrays = arrays_of(lower(problem))
-        values = (1.0, 3.0) if optimum is None else (optimum * 0.999, optimum, optimum * 1.2)
-        for limit, look in product(values, ("exact", "beam")):
-            loops = threshold.Thresholds(arrays, lambda: False)
-            answer = loops.exact(limit, 10**9) if look == "exact" else loops.priced(limit, 64, (1,))
-            keeps = optimum is not None and optimum <= limit
-            if look == "exact":
-                assert answer is (Answer.KEPT if keeps else Answer.REFUTED)
-            assert answer is not (Answer.REFUTED if keeps else Answer.KEPT)
-            if answer is Answer.KEPT:
-                assert value_of(lower(problem), loops.plan) <= limit
-
-
-@settings(max_examples=60)
-@given(problem=pipelines(6, 5), value=st.floats(-1.0, 12.0))
-def test_neighbouring_values(problem: Pipeline, value: float) -> None:
-    instance = lower(problem)
-    arrays = arrays_of(instance)
-    times = [
-        float(instance.elapsed[v, b] - instance.elapsed[v, a])
-        for v in range(len(instance.devices))
-        for a in range(instance.last)
-        for b in range(a + 1, int(instance.reach[v, a]) + 1)
-    ]
-    count = range(len(instance.devices))
-    times += [
-        instance.send_seconds(b, v, w)
-        for b in range(1, instance.last)
-        for v in count
-        for w in count
-        if arrays.rate[v, w]
-    ]
-    above = min((time for time in times if time > value), default=math.inf)
-    below = max((time for time in times if time < value), default=-1.0)
-    if not instance.compute_counts:
-        above = min((t for t in times if t > value and t > 0), default=math.inf) if value < 0 else above
-    neighbours = Times(arrays, stages=True, transfers=True)
-    assert neighbours.above(value) in (above, 0.0 if value < 0 else above)
-    assert neighbours.below(value) == below
-    between = neighbours.between(value, 8.0)
-    assert (between is None) == (value >= 0.0 and not any(value < time < 8.0 for time in times))
-    assert between is None or value < between < 8.0
-
-
-def test_twins_are_told_apart_by_memory_and_links() -> None:
-    same = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=50) for name in "abc"], rates=[2.0, 2.0, 1.0])
-    assert twins(lower(four(cluster=same))).tolist() == [0, 1, 2]  # the costs differ
-    free = four(cluster=same, include_compute=False)
-    assert twins(lower(free)).tolist() == [0, 0, 2]
-    pinned = four(cluster=same, include_compute=False, constraints=[ow.Pin(op="P", device="a")])
-    assert twins(lower(pinned)).tolist() == [0, 1, 2]
 
 
 def wireless(model: str, seed: int, **changes: object) -> Pipeline:
@@ -261,13 +171,6 @@ def test_a_time_limit_keeps_plan_and_bound() -> None:
     assert result.bound <= result.objective
 
 
-def test_a_start_is_kept() -> None:
-    problem = wireless("ResNet50", 1)
-    start = ow.solve(problem, solver="greedy").solution
-    result = ow.solve(problem, start=start)
-    assert result.status is ow.Status.OPTIMAL
-
-
 def test_identical_devices_do_not_slow_the_proof_down() -> None:
     """Thirty equal devices on one channel: without an order among twins the labels would multiply."""
     problem = wireless("InceptionResNetV2", 0)
@@ -304,21 +207,6 @@ def weighted_chain(sizes: list[int], memory: list[int], links: list[list[float]]
     return Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, bandwidth=links), **fields | changes)
 
 
-def test_walks_with_more_stages_than_devices_prove_nothing() -> None:
-    """A walk that repeats devices beats the beginning of the plan here, and then has too many stages to go on."""
-    links = [[0.0, 10.0, 0.0], [10.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
-    problem = weighted_chain([1, 2, 2, 5, 5, 1, 1], [1, 2, 3], links, objective="transfers")
-    optimum = best_pipeline(problem)[0]
-    assert optimum == pytest.approx(5.1)
-    instance, run = lower(problem), Run()
-    search = SumSearch(problem, instance, run, Best(instance, run))
-    search._bench.open(math.inf, math.inf)
-    search._walked()
-    happened, cost = search._labelled(math.inf, search._bench.memory, 0, 10**9)
-    assert happened == FOUND
-    assert cost <= optimum + 1e-9
-
-
 def test_a_search_cut_short_proves_no_more_than_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first limit for stages that is tried lies far above the optimum, and at it only 0 is known of the sum."""
     monkeypatch.setattr(SumSearch, "least", lambda *_args: sums.Least(None, 0.0, settled=False))
@@ -333,38 +221,12 @@ def test_a_search_cut_short_proves_no_more_than_it_knows(monkeypatch: pytest.Mon
     assert result.bound <= 2.0
 
 
-def test_walks_bound_a_shared_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SumSearch, "least", lambda *_args: sums.Least(None, 0.0, settled=False))
-    links = [[0.0, 1.0], [1.0, 0.0]]
-    seconds = {f"o{i}": {"d0": 1.0, "d1": 1.0} for i in range(4)}
-    problem = weighted_chain(
-        [1, 5, 5, 5, 1], [4, 4], links, costs=ow.Costs.from_table(seconds), include_compute=True, channel="shared"
-    )
-    result = ow.solve(problem, solver="exact")
-    assert result.objective == 4.0  # on one device; a split sends for 5 s
-    assert result.bound >= 3.0 * (1 - 1e-9)
-
-
-def test_labels_have_room_for_a_beginning_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workbench, "FIRST_LABELS", 1)
-    arrays = arrays_of(lower(four()))
-    assert len(workbench.Workbench(arrays, lambda: False)._labels.point) >= 2 * len(arrays.twin)
-
-
 @pytest.mark.parametrize("limit", [0.0, 1.0, math.inf])
 def test_tests_of_a_threshold_that_are_cut_short_stay_open(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workbench, "SLICE", 1)
     tester = Thresholds(arrays_of(lower(four())), lambda: True)
     answers = [tester.quick(limit), tester.priced(limit, 4), tester.exact(limit, 10**7)]
     assert answers == [Answer.OPEN] * 3
-
-
-def test_a_search_of_sums_that_is_cut_short_bounds_by_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workbench, "SLICE", 1)
-    problem = four()
-    instance, run = lower(problem), Run(time_limit=1e-9)
-    least = SumSearch(problem, instance, run, Best(instance, run)).least(math.inf, math.inf)
-    assert (least.bound, least.settled) == (0.0, False)
 
 
 @pytest.mark.parametrize("objective", ["bottleneck", "latency"])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 
@@ -13,9 +11,8 @@ import opweave as ow
 from benchmarks.edge_networks import heterogeneous, random_chain
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import lower
-from opweave.solvers.pipeline.local import Descent, Sums, least_in
-from opweave.solvers.pipeline.plans import Best, Plan, is_valid, value_of
-from opweave.solvers.run import Run
+from opweave.solvers.pipeline.local import Sums
+from opweave.solvers.pipeline.plans import Plan, is_valid, value_of
 from tests.strategies.pipeline import pipelines
 
 
@@ -39,28 +36,6 @@ def test_cuts_of_a_sequence_are_the_best_ones(problem) -> None:
                 assert value_of(instance, found) == pytest.approx(best)
                 assert sums.fronts(list(devices))[-1][-1] == pytest.approx(best)
                 assert sums.backs(list(devices))[0][0] == pytest.approx(best)
-
-
-def test_prices_of_changes_are_the_sums_of_the_changed_sequences() -> None:
-    problem = heterogeneous(random_chain(25, 1), 8, 2e7, 1, computing=True, matrix=True)
-    instance = lower(problem.model_copy(update={"objective": "latency"}))
-    sums = Sums.of(instance, 1.0)
-    descent = Descent(sums, Best(instance, Run()), lambda: False)
-    for devices in ([0, 1, 2, 3], [5, 2, 7], [4, 6, 1, 0, 3]):
-        changes = [*descent._single(devices), *descent._moved(devices)]
-        assert len({tuple(changed) for _, changed in changes}) > len(devices)
-        for price, changed in changes:
-            assert price == pytest.approx(float(sums.fronts(changed)[-1][-1]))
-
-
-def test_least_in_windows() -> None:
-    rng = np.random.default_rng(0)
-    values = rng.random((3, 11))
-    low, high = rng.integers(0, 11, (3, 11)), rng.integers(-1, 13, (3, 11))
-    found = least_in(values, low, high)
-    for row, column in itertools.product(range(3), range(11)):
-        window = values[row, low[row, column] : high[row, column] + 1]
-        assert found[row, column] == window.min(initial=math.inf)
 
 
 def test_latency_of_many_stages_is_proved() -> None:

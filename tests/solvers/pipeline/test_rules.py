@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import networkx as nx
 import numpy as np
@@ -14,10 +13,10 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
-from opweave.formulations.pipeline.partition_graph import partition_graph, smallest_reach, smallest_sum_cuts
+from opweave.formulations.pipeline.partition_graph import smallest_reach, smallest_sum_cuts
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.solvers.pipeline.color_coding import _colourful, find_path
-from opweave.solvers.pipeline.kpath import CLASSES, classes_of, kpath
+from opweave.solvers.pipeline.color_coding import find_path
+from opweave.solvers.pipeline.kpath import CLASSES, kpath
 from opweave.solvers.rules import NoPlanError
 from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four
@@ -63,26 +62,6 @@ def test_the_cuts_have_the_smallest_sum(problem: Pipeline) -> None:
         return
     sums = [sum(instance.sent[point] for point in path[1:-1]) for path in nx.all_simple_paths(graph, 0, instance.last)]
     assert sum(instance.sent[list(cuts)]) <= min(sums) + 1e-6
-
-
-@settings(max_examples=40)
-@given(problem=pipelines(plain=True))
-def test_a_shortest_path_in_the_partition_graph_has_these_cuts(problem: Pipeline) -> None:
-    instance = instance_or_none(problem)
-    if instance is None or not instance.last:
-        return
-    graph, cuts = partition_graph(problem), smallest_sum_cuts(instance)
-    reachable = "begin" in graph and "end" in graph and nx.has_path(graph, "begin", "end")
-    assert reachable == (cuts is not None)
-    if cuts is not None:
-        length = nx.shortest_path_length(graph, "begin", "end", weight="bytes")
-        assert sum(instance.sent[list(cuts)]) == pytest.approx(length)
-
-
-def test_classes() -> None:
-    assert classes_of(np.array([5.0, 1.0, 9.0, 1.0]), 2) == (1, 0, 1, 0)
-    assert classes_of(np.array([5.0, 1.0, 9.0]), 3) == (1, 0, 2)
-    assert classes_of(np.array([2.0, 2.0]), 20) == (0, 0)
 
 
 @given(
@@ -141,33 +120,10 @@ def test_memory_is_shared_out_in_the_order_given() -> None:
     assert shares(eight_in_a_row(include_compute=False), "by_memory") == [("a", 2), ("b", 4), ("c", 2)]
 
 
-def test_long_paths_take_bounded_work() -> None:
-    """There are 2**30 sets of 30 colours; a trial must not try them all."""
-    size = 31
-    joined = ~np.eye(size, dtype=bool)
-    began = time.perf_counter()
-    find_path(joined, 30, None, None, np.random.default_rng(0))
-    colour = [v % 30 for v in range(size)]
-    path, steps = _colourful([np.flatnonzero(row).tolist() for row in joined], 30, None, None, colour, 100)
-    assert path is not None
-    assert sorted(colour[v] for v in path) == list(range(30))
-    assert steps <= 29 * 100 * size
-    assert time.perf_counter() - began < 20
-
-
 def test_the_papers_method_stops_when_time_is_up() -> None:
     instance = lower_unless_short(four(min_stages=2, cuts="prefix"))
     with pytest.raises(NoPlanError, match="no time"):
         kpath(instance, 0, lambda: True)
-
-
-@settings(max_examples=25)
-@given(problem=pipelines())
-def test_the_papers_method_takes_the_best_number_of_classes(problem: Pipeline) -> None:
-    best = ow.solve(problem, solver="kpath").objective
-    each = [ow.solve(problem, solver="kpath", options={"classes": count}).objective for count in CLASSES]
-    found = [objective for objective in each if objective is not None]
-    assert best == min(found, default=None)
 
 
 def test_there_is_at_least_one_class_of_transfers() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 
+from opweave.problems.arrays import FloatArray
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.placement.spec import Placement
+from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.plans import plan_of
 
 MODELS = ("delay", "one_port_edge", "one_port_tensor")
 
@@ -127,3 +132,21 @@ def islands_problem(layers: int, *, slow: float | None, room: int = 36) -> Place
     )
     graph = OpGraph(operators=operators, tensors=tensors, parameters=parameters)
     return Placement(graph=graph, cluster=cluster, costs=Costs.from_table(table))
+
+
+def cheapest(arrays: PlacementArrays, cost: FloatArray) -> float:
+    """The least length plus price of all plans that start everything as early as some order allows."""
+    count = len(arrays.seconds)
+    before = [arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]].tolist() for v in range(count)]
+    orders = [
+        np.asarray(order)
+        for order in permutations(range(count))
+        if all(order.index(u) < order.index(v) for v in range(count) for u in before[v])
+    ]
+    best = math.inf
+    usable = [np.flatnonzero(np.isfinite(row)).tolist() for row in arrays.seconds]
+    for chosen in product(*usable):
+        device = np.asarray(chosen)
+        price = float(cost[np.arange(count), device].sum())
+        best = min(best, *(plan_of(arrays, order, device).makespan + price for order in orders))
+    return best

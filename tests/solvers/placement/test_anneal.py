@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
@@ -13,10 +11,9 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.annealing import NEARBY, anneal
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.moves import CONNECTED, DRAWS, STRETCH, counted_plan, gather, net_of
+from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.moves import DRAWS, counted_plan
 from opweave.solvers.placement.plans import fits, plan_of
-from opweave.solvers.placement.ranks import order_for
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
@@ -79,61 +76,6 @@ def test_nothing_to_place_takes_no_time(solver: str, time_limit: float | None) -
     result = ow.solve(nothing, solver=solver, time_limit=time_limit)
     assert (result.status, result.objective, result.bound_source) == (ow.Status.OPTIMAL, 0.0, "trivial")
     assert result.termination is ow.results.Termination.COMPLETED
-
-
-def left_from(arrays: PlacementArrays, device: IntArray, v: int) -> float:
-    """Longest path from an operator to an end, itself included, in the times of an assignment."""
-    paths = [left_from(arrays, device, int(w)) for w in arrays.after[arrays.after_start[v] : arrays.after_start[v + 1]]]
-    for f in np.flatnonzero(arrays.source == v).tolist():
-        a, b = device[v], device[arrays.target[f]]
-        sent = 0.0 if a == b else arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b]
-        paths.append(sent + left_from(arrays, device, int(arrays.target[f])))
-    return float(arrays.seconds[v, device[v]] + max(paths, default=0.0))
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_the_order_of_an_assignment_follows_its_longest_paths(seed: int) -> None:
-    problem = small_problem(seed, most_operators=7)
-    instance = lower(problem)
-    arrays = arrays_of(instance, problem)
-    device = arrays.seconds.argmin(axis=1).astype(np.int64)
-    order = order_for(arrays, device)
-    left = [left_from(arrays, device, v) for v in order.tolist()]
-    assert all(one >= other - 1e-9 for one, other in pairwise(left))
-    position = np.argsort(order)
-    assert all(position[u] < position[v] for v in range(len(order)) for u in instance.before[v].tolist())
-
-
-def test_many_tensors_to_the_same_readers() -> None:
-    tensors = [f"t{i}" for i in range(9)]
-    problem = Placement(
-        graph=ow.OpGraph(
-            tensors=[ow.Tensor(id=name, bytes=1) for name in tensors],
-            operators=[
-                ow.Operator(id="make", outputs=tensors),
-                ow.Operator(id="left", inputs=tensors),
-                ow.Operator(id="right", inputs=tensors),
-            ],
-        ),
-        cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0),
-        costs=ow.Costs.from_table({name: {"a": 1.0, "b": 1.0} for name in ("make", "left", "right")}),
-    )
-    assert best_of(problem, np.zeros(3, dtype=np.int64), 1.0) == 3.0
-
-
-@pytest.mark.parametrize("kind", [CONNECTED, STRETCH])
-@pytest.mark.parametrize("seed", range(6))
-def test_a_move_takes_along_operators_once_and_what_is_tied_to_them(kind: int, seed: int) -> None:
-    problem = small_problem(seed, most_operators=8)
-    arrays, count = arrays_of(lower(problem), problem), len(problem.graph.operators)
-    rng, group = np.random.default_rng(seed), np.empty(2 * count + 1, dtype=np.int64)
-    cluster = rng.integers(0, 3, count)
-    device, ties = np.zeros(count, dtype=np.int64), np.unique(cluster, return_inverse=True)[1]
-    plan = counted_plan(arrays, np.arange(count), device, ties)
-    size = gather(net_of(arrays), plan, 0, kind, 0.7, group, np.full(count, -1, dtype=np.int64), 0)
-    found = group[:size].tolist()
-    assert len(found) == len(set(found)) and 0 in found
-    assert all((v in found) == (cluster[v] in cluster[found]) for v in range(count))
 
 
 @pytest.mark.parametrize("pairs", [1, 3])

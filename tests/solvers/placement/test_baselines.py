@@ -1,12 +1,10 @@
-import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import lower
 from opweave.problems.constraints import MaxDevices, Separate
-from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.arrays import arrays_of, order_by, order_of_graph, upward_rank
 from opweave.solvers.placement.baselines import RULES, fill, heft, one_device
 from opweave.solvers.placement.plans import fits, solution_of
 from opweave.solvers.registry import find_solver
@@ -40,11 +38,6 @@ def test_insertion_uses_a_gap():
     assert plan.makespan == 10.0
     assert plan.device.tolist() == [0, 1, 0, 0]
     assert plan.start.tolist() == [0.0, 3.0, 8.0, 2.0]
-
-
-def test_one_port_lengthens_plans():
-    plans = [build(heft, topcuoglu(transfers))[2] for transfers in ("delay", "one_port_edge")]
-    assert plans[0].makespan <= plans[1].makespan
 
 
 @ALL
@@ -112,10 +105,16 @@ def test_fill_follows_the_file():
     assert build(fill, problem)[2].device.tolist() == [0, 0, 0, 0, 0]
 
 
-@settings(max_examples=10, deadline=None)
-@given(st.integers(0, 100))
-def test_large_random_plans_hold(seed):
-    problem = layered(80, 3, seed=seed, memory=2500)
-    instance, arrays, plan = build(heft, problem)
-    assert problem.evaluate(solution_of(instance, arrays, plan)).feasible
-    assert np.isfinite(plan.makespan)
+def test_published_upward_ranks():
+    problem = topcuoglu()
+    arrays = arrays_of(lower(problem), problem)
+    published = [108, 77, 80, 80, 69, 63.333, 42.667, 35.667, 44.333, 14.667]
+    assert upward_rank(arrays) == pytest.approx(published, abs=1e-3)
+
+
+def test_published_order():
+    problem = topcuoglu()
+    arrays = arrays_of(lower(problem), problem)
+    order = (order_by(upward_rank(arrays), order_of_graph(arrays)) + 1).tolist()
+    assert sorted(order[1:3]) == [3, 4]  # equal ranks
+    assert [order[0], *order[3:]] == [1, 2, 5, 6, 9, 7, 8, 10]

@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import opweave as ow
 from benchmarks.readers import read_calls
 from opweave.formulations.placement.calls import lower_calls
-from opweave.solvers.placement.blocking.arrays import DRAWS, anneal_calls
-from opweave.solvers.placement.blocking.search import CallSearch, prove
+from opweave.solvers.placement.blocking.search import prove
 from opweave.solvers.run import Run
 from tests.oracles.calls import best_calls, makespan
 from tests.strategies.calls import call_placements
@@ -49,21 +47,6 @@ def test_bounds_over_paths_hold(problem: ow.Placement) -> None:
     run = Run()
     prove(lower_calls(problem), run)
     assert run.bound <= best_calls(problem) * (1 + RELATIVE)
-
-
-@pytest.mark.parametrize(("cores", "seconds"), [(1, 6.0), (2, 3.0), (4, 2.0), (None, 1.0)])
-def test_six_operators_share_the_cores(cores: int | None, seconds: float) -> None:
-    """Six operators of a second that need nothing, and an accelerator that is slower than the host."""
-    graph = ow.OpGraph(tensors=[], operators=[ow.Operator(id=f"o{k}") for k in range(6)])
-    problem = ow.Placement(
-        graph=graph,
-        cluster=ow.Cluster(devices=[ow.Device(name="cpu"), ow.Device(name="gpu")], rates=[1.0, 1.0]),
-        costs=ow.Costs.from_table({op.id: {"cpu": 1.0, "gpu": 9.0} for op in graph.operators}),
-        transfers="blocking",
-        host="cpu",
-        host_cores=cores,
-    )
-    assert ow.solve(problem, time_limit=2).objective == seconds
 
 
 def instance(seed: int, nodes: int = 24, accelerators: int = 3) -> dict[str, object]:
@@ -119,20 +102,6 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert first.solution == second.solution
 
 
-def test_annealing_is_the_same_compiled_and_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    for choice in ("never", ""):
-        monkeypatch.setenv("OPWEAVE_COMPILE", choice)
-        search = CallSearch(read_calls(instance(7)), Run())
-        search.in_one_place()
-        where, best = search.best.copy(), search.best.copy()
-        draws, begin = np.random.default_rng(0).random((300, DRAWS)), np.zeros(len(where) + search.host)
-        found.append(anneal_calls(search.arrays, search.units, where, best, begin, 1.0, 0.1, draws))
-        search.consider(best)
-        assert search.value == found[-1]
-    assert found[0] == found[1]
-
-
 HOSTILE = (0.0, 1e-12, 1.0, 1e12)
 
 
@@ -162,17 +131,6 @@ def test_hostile_numbers_give_no_false_bound(fast: float, slow: float) -> None:
         assert result.verified
         assert result.bound <= optimum * (1 + RELATIVE)
         assert result.objective >= optimum * (1 - RELATIVE)
-
-
-def test_empty_graphs_one_device_and_lone_hosts() -> None:
-    empty = ow.OpGraph(tensors=[], operators=[])
-    lone = ow.Cluster(devices=[ow.Device(name="cpu")])
-    costs = ow.Costs.from_table({})
-    assert (
-        ow.solve(ow.Placement(graph=empty, cluster=lone, costs=costs, transfers="blocking", host="cpu")).objective == 0
-    )
-    problem = read_calls({**instance(1), "maxFPGAs": 0})
-    assert ow.solve(problem).status is ow.Status.OPTIMAL
 
 
 def test_solvers_and_formulations_of_other_readings_refuse() -> None:

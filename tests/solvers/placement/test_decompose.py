@@ -44,20 +44,6 @@ def test_decomposition_proves_the_optimum(seed: int) -> None:
     assert problem.evaluate(run.best).feasible
 
 
-def test_equal_layers_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem, nets = layered_problem(10, 3), []
-
-    def spy(arrays: PlacementArrays, upper: float, baseline: float, budget: int) -> Found:
-        nets.append(arrays)
-        return search_module(arrays, upper, baseline, budget)
-
-    run = Run()
-    monkeypatch.setattr(decompose, "search_module", spy)
-    Decomposition(Chained(problem), run).advance()
-    assert run.closed()
-    assert len(nets) <= 2 * 4  # two sorts of modules, four pairs of end devices
-
-
 def test_an_unfinished_search_enters_with_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, run = layered_problem(3, 4), Run()
 
@@ -75,17 +61,3 @@ def test_an_unfinished_search_enters_with_its_bound(monkeypatch: pytest.MonkeyPa
     assert best.objective is not None
     assert run.bound <= best.objective * (1 + 1e-9)
     assert best.closed()
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_brief_searches_close_small_modules(seed: int) -> None:
-    """Linear programs are not needed, and bound no module that is settled."""
-    run = Run()
-    work = Decomposition(Chained(layered_problem(6, seed)), run)
-    work.begin()
-    assert run.closed()
-    every = {pair for module, a, b in work.chain.module_path() for pair in module.path(a, b)}
-    for module in work.chain.modules:
-        module.settled[:] = True
-    assert every
-    assert not work.chain.pairs()

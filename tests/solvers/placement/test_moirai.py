@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 import opweave as ow
-from tests.formulations.placement.instances import fork, random_placement
+from tests.formulations.placement.instances import fork
 from tests.oracles.placement import best_placement
 from tests.strategies.specs import placements
 
@@ -86,37 +84,8 @@ def test_plans_hold_and_bounds_are_true(problem: ow.Placement) -> None:
         assert result.objective == pytest.approx(optimum, rel=RELATIVE)
 
 
-def test_reducing_and_building_are_timed() -> None:
-    problem = chain(("Conv", "Relu"), {"conv": (1.0, 9.0), "relu": (9.0, 1.0)})
-    timings = ow.solve(problem, solver="moirai", options={"rules": "onnxruntime"}).timings
-    assert timings.reduce > 0.0
-    assert timings.build > 0.0
-    assert timings.solve > 0.0
-
-
 def test_it_refuses_what_the_paper_does_not_know() -> None:
     with pytest.raises(ow.UnsupportedFeatureError, match="transfers='one_port_edge'"):
         ow.solve(fork(), solver="moirai")
     with pytest.raises(ow.InvalidInputError, match="it must be one of 'default', 'onnxruntime', 'pointwise'"):
         ow.solve(fork(transfers="one_port_edge"), solver="moirai", options={"rules": "tvm"})
-
-
-def test_its_time_is_kept_and_its_plans_with_it() -> None:
-    """In seconds of the process, the best of three: other threads of the process may be at work."""
-    problem = random_placement(40, 3, 1, transfers="one_port_edge")
-    ow.solve(problem, solver="moirai", time_limit=0.1)  # loads what has to be loaded
-    taken = []
-    for _ in range(3):
-        began = time.process_time()
-        result = ow.solve(problem, solver="moirai", time_limit=0.5)
-        taken.append(time.process_time() - began)
-        assert result.verified
-        assert result.bound is not None
-        assert result.termination is ow.results.Termination.TIME_LIMIT
-    assert min(taken) < 1.05 * 0.5 + 0.5
-
-
-def test_it_is_listed() -> None:
-    row = next(row for row in ow.list_solvers("placement") if row.name == "moirai")
-    assert row.available
-    assert row.proves == "bound"

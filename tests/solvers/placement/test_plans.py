@@ -9,8 +9,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.placement.spec import Placement, Transfer
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.plans import fits, memory_used, order_by_start, plan_of, report, schedule_of, shortage
-from opweave.solvers.run import Run
+from opweave.solvers.placement.plans import fits, memory_used, order_by_start, plan_of, schedule_of, shortage
 from tests.strategies.specs import placements
 
 
@@ -69,15 +68,6 @@ def test_a_shortage_is_told_in_bytes():
         "device 'a' would hold 16 bytes: 1 more than the 15 it may hold"
     )
     assert shortage(instance, arrays, np.array([0, 1, 1])) is None
-
-
-def test_an_overfull_plan_is_not_reported():
-    problem = fan("delay", memory=15)
-    instance = lower(problem)
-    arrays, run, order = arrays_of(instance, problem), Run(), np.array([0, 1, 2])
-    assert not report(instance, arrays, plan_of(arrays, order, np.array([0, 0, 0])), run)
-    assert report(instance, arrays, plan_of(arrays, order, np.array([0, 1, 1])), run)
-    assert not report(instance, arrays, plan_of(arrays, order, np.array([0, 1, 1])), run)
 
 
 @given(placements(max_operators=6, free=True), st.data())

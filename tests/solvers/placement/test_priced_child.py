@@ -7,19 +7,14 @@ from dataclasses import replace
 from time import time
 
 import numpy as np
-import pytest
 
 from opweave.formulations.placement.instance import lower
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWork, Raised
 from opweave.solvers.placement.bounds.prices import CHILD
-from opweave.solvers.placement.module_intervals import available
-from tests.solvers.placement.instances import small_problem, twin_problem
-from tests.solvers.placement.windows import cheapest
-
-pytestmark = pytest.mark.skipif(not available(), reason="CP-SAT is not installed")
+from opweave.solvers.placement.module_intervals import PricedWindow, PricedWork, Raised
+from tests.solvers.placement.instances import cheapest, small_problem, twin_problem
 
 HOSTILE = (1e-9, 1e-3, 1.0, 1e3)
 

@@ -14,11 +14,10 @@ from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
-from opweave.solvers.placement.bounds.priced_block import INTEGER
+from opweave.solvers.placement.bounds.priced_block import RELAXED
 from opweave.solvers.placement.bounds.prices import PriceSearch
 from tests.oracles.placement import best_placement
-from tests.solvers.placement.instances import islands_problem, layered_problem, small_problem, twin_problem
-from tests.solvers.placement.windows import cheapest
+from tests.solvers.placement.instances import cheapest, islands_problem, small_problem, twin_problem
 
 
 def best_priced(problem: ow.Placement, rng: np.random.Generator) -> float:
@@ -56,43 +55,6 @@ def test_prices_far_too_high_at_first_are_never_negative_later(seed: int) -> Non
     assert (search.centre.price >= 0.0).all()
     assert optimum is not None
     assert max(found) <= optimum * (1 + 1e-9)
-
-
-def test_what_is_known_of_a_window_holds_where_equal_devices_are_exchanged() -> None:
-    """Every plan of a pair of ends has a mirror image with the same length, and so has every bound."""
-    mirror, seen = np.asarray([0, 2, 1]), 0
-    for seed in range(8):
-        problem = twin_problem(seed)
-        instance = lower(problem)
-        arrays, memory = arrays_of(instance, problem), memory_of(instance)
-        assert memory is not None
-        search = PriceSearch(milestones_of(arrays), arrays, memory, np.asarray([0.2, 0.1, 0.1]))
-        search.go_on(lambda: 1.0, lambda value: None)
-        for kind in search.chain.kinds:
-            for a, b in kind.pairs():
-                there = (
-                    int(mirror[a]) if kind.block.window.entry else a,
-                    int(mirror[b]) if kind.block.window.exit else b,
-                )
-                mine, other = (kind.cheapest(*ends, np.asarray([0.3, 0.2, 0.2])) for ends in ((a, b), there))
-                assert mine.length + 0.2 * mine.taken.sum() + 0.1 * mine.taken[0] == pytest.approx(
-                    other.length + 0.2 * other.taken.sum() + 0.1 * other.taken[0]
-                )
-                ends = kind.block.window.fixed(*there)
-                moved = kind.cheapest(a, b, kind.price)
-                image = mirror[moved.device]
-                assert np.isfinite(ends.seconds[np.arange(len(image)), image]).all()
-                seen += (a, b) != there
-    assert seen > 15
-
-
-def test_prices_of_whole_windows_prove_more_than_the_area() -> None:
-    problem = layered_problem(6, 3, room=12)
-    arrays, memory, found = arrays_of(lower(problem), problem), memory_of(lower(problem)), []
-    assert memory is not None
-    area = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory)
-    PriceSearch(milestones_of(arrays), arrays, memory, area.memory).go_on(lambda: 5.0, found.append)
-    assert max(found) > area.value
 
 
 @pytest.mark.parametrize("price", [0.01, 0.1, 1.0])
@@ -148,7 +110,7 @@ def test_what_is_known_at_huge_prices_proves_no_more_at_small_ones(seed: int) ->
             arrays = kind.block.window.fixed(a, b)
             for huge in np.tile(1e13 * rng.random((4, 1)), 3):
                 kind.reprice(huge)
-                kind.learn(a, b, INTEGER, cheapest(arrays, kind.bytes[:, None] * huge), np.zeros(3))
+                kind.learn(a, b, RELAXED, cheapest(arrays, kind.bytes[:, None] * huge), np.zeros(3))
                 kind.reprice(np.full(3, 0.1 * rng.random()))
                 assert kind.values[a, b] <= cheapest(arrays, kind.bytes[:, None] * kind.price) * (1 + 1e-9) + 1e-12
                 checked += 1
@@ -161,12 +123,8 @@ def test_heads_with_clusters_lie_between_plain_ones_and_the_optimum(seed: int) -
     optimum, _ = best_placement(problem)
     arrays = arrays_of(lower(problem), problem)
     reach = reach_of(arrays)
-    able = np.isfinite(arrays.seconds)
     assert optimum is not None
     assert longest(arrays, reach) <= optimum * (1 + 1e-9)
-    again = reach_of(arrays, known=reach)
-    assert (again.heads[able] >= reach.heads[able]).all()
-    assert longest(arrays, again) <= optimum * (1 + 1e-9)
 
 
 def test_a_hub_and_all_its_readers_share_a_device_or_wait() -> None:

@@ -8,11 +8,10 @@ import pytest
 import opweave as ow
 from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, order_for, order_of_graph
 from opweave.solvers.placement.cooling import contraction_of, cool_down
 from opweave.solvers.placement.local import empty_search
 from opweave.solvers.placement.plans import plan_of
-from opweave.solvers.placement.ranks import order_for, order_of_graph
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem

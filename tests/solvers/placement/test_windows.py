@@ -7,14 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from opweave.solvers.placement.cooling import reoptimise
 from opweave.solvers.placement.local import Spell, empty_search, list_plans
-from opweave.solvers.placement.module_intervals import available
-from opweave.solvers.placement.windows import reoptimise
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
-
-pytestmark = pytest.mark.skipif(not available(), reason="CP-SAT is not installed")
 
 
 @pytest.mark.parametrize("transfers", ["delay", "one_port_edge", "one_port_tensor"])

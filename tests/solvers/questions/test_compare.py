@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 import opweave as ow
@@ -49,18 +47,6 @@ def test_whoever_has_no_plan_has_a_row_that_says_why(monkeypatch, name, solver, 
     assert found.relative(name) is None
     assert words is None or words in found[name].refusal
     assert (found["auto"].refusal == "interrupted before its turn") == (name == "stopped")
-
-
-def test_arguments_reach_those_that_honour_them():
-    start, ticks = ow.solve(PLACEMENT, solver="one_device").solution, []
-    with ThreadPoolExecutor(2) as pool:
-        arguments = {"time_limit": 1, "start": start, "gap": 0.9, "threads": 2, "executor": pool}
-        found = ow.compare(
-            PLACEMENT, ["heft", "local"], options={"local": {}}, progress=lambda *now: ticks.append(now), **arguments
-        )
-    assert all(row.timeline is not None for row in found.rows)
-    assert found["local"].objective <= PLACEMENT.evaluate(start).objective
-    assert ticks == [(1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize(

@@ -257,31 +257,6 @@ def test_what_is_not_proved_is_unknown(arguments: dict[str, object]) -> None:
     assert Feasibility(end=-math.inf).ask(PACKING, "after Ctrl-C") == Known(proof="the time was up")
 
 
-def test_undecided_questions_leave_the_conflict_reducible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody can tell whether a requirement is needed, it stays, and the answer says so."""
-    asked = Feasibility.ask
-    whole = on(chain(6), 5, constraints=[ow.MaxDevices(count=1), pin(0, 0)])
-
-    def ask(self: Feasibility, problem: Problem, about: str) -> Known:
-        undecided = len(problem.constraints) == 1 and problem.cluster.devices[0].memory_bytes is not None
-        return Known(proof="nobody knows") if undecided else asked(self, problem, about)
-
-    monkeypatch.setattr(Feasibility, "ask", ask)
-    found = ow.conflict(whole)
-    assert found.status == "conflict"
-    assert found.irreducible == (len(found.items) == 1)
-    assert found.irreducible or "not proved" in str(found)
-
-
-def test_progress_says_what_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    stages: list[str] = []
-    ow.conflict(on(chain(6), 5), progress=lambda now: stages.append(now.stage))
-    assert stages[0] == "is there a plan?"
-    assert any("enough" in stage for stage in stages)
-    ow.conflict(on(chain(6), 5), progress=True)
-    assert "conflict: memory of 'd0' (5 bytes)" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [({"time_limit": -1}, "time_limit"), ({"seed": "x"}, "seed"), ({"solver": "nobody"}, "nobody")],

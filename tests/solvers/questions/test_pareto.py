@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import product
 
 import pytest
@@ -11,10 +10,7 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.problems.measures import peak_bytes
-from opweave.solvers import registry
 from opweave.solvers.questions.changes import changed, rebuilt
-from opweave.solvers.registry import Solver
-from opweave.solvers.run import Outcome
 from tests.oracles.memory_ordering import all_orders
 from tests.oracles.pipeline import all_pipelines, value_of
 from tests.oracles.placement import best_placement
@@ -104,45 +100,6 @@ def test_makespan_against_peak(bandwidth, solver):
         least = min(value for value, peak in plans if peak <= row.values["peak_bytes"])
         assert row.bound <= min(least * (1 + 1e-9), row.objective)
         assert problem.evaluate(row.solution).feasible
-
-
-@pytest.mark.parametrize(("kind", "goal"), [("batched_mapping", "makespan"), ("slicing", "latency")])
-def test_batched_mapping_and_slicing(kind, goal):
-    problem = PROBLEMS[kind]
-    front = ow.pareto(problem, (goal, "peak"), points=8, time_limit=60)
-    assert front.rows
-    for row in front.rows:
-        assert problem.evaluate(row.solution).feasible
-        assert max(problem.memory_by_device(row.solution).values()) == row.values["peak"]
-        assert row.bound <= row.objective
-
-
-def test_one_point_and_none():
-    front = ow.pareto(PLACEMENT, ("makespan", "peak"), points=1)
-    assert (len(front.rows), front.complete) == (1, False)
-    problem = changed(PLACEMENT, {"memory": 3})
-    front = ow.pareto(problem, ("makespan", "peak"))
-    assert (front.rows, front.complete) == ((), True)
-    assert "bytes" in front.steps[0].reason
-    assert not ow.pareto(problem, ("makespan", "peak", "devices")).rows
-
-
-def test_the_time_limit_is_for_the_whole_front(monkeypatch):
-    def run(problem, run):
-        plan = ow.solve(problem, solver="one_device").solution
-        if plan is not None:
-            run.found(plan, problem.evaluate(plan).objective)
-        while not run.should_stop():
-            time.sleep(0.01)
-        return Outcome(run.termination())
-
-    slow = Solver("slow", "placement", "algorithm", run, "", supports=("assignment",))
-    monkeypatch.setitem(registry._SOLVERS, ("placement", "slow"), slow)
-    began = time.perf_counter()
-    front = ow.pareto(PLACEMENT, ("makespan", "peak"), solver="slow", time_limit=1.0, points=3)
-    assert time.perf_counter() - began < 2.5
-    assert front.rows
-    assert not front.complete
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,6 @@ LOOSER = {
     "dimensions are free": (changed(PROBLEMS["slicing"], {"memory": 100}), PROBLEMS["slicing"]),
 }
 OWN = Odd(**{name: getattr(PLACEMENT, name) for name in ow.Placement.model_fields})
-BATCH = PROBLEMS["batched_mapping"]
 RULE = rebuilt(PROBLEMS["slicing"], dimension="rule")
 UNKNOWN = {
     "a batch of 1 may not be supported": (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 import opweave as ow
@@ -100,28 +98,6 @@ def test_points_learn_from_each_other(monkeypatch, case):
     found = ow.sweep(PLACEMENT, {"memory": list(told)}, solver="fake")
     assert calls == asked
     assert [(row.status.value, row.objective, row.bound and round(row.bound, 6)) for row in found.rows] == expected
-
-
-def test_on_an_executor_the_answers_are_the_same():
-    grid, ticks = {"memory": [5, 8, 13, None]}, []
-    with ThreadPoolExecutor(2) as pool:
-        found = ow.sweep(PLACEMENT, grid, time_limit=20, executor=pool, progress=lambda *now: ticks.append(now))
-    alone = ow.sweep(PLACEMENT, grid, time_limit=20)
-    assert [(row.status, row.objective) for row in found.rows] == [(row.status, row.objective) for row in alone.rows]
-    assert ticks[-1] == (4, 4)
-    assert ow.results.Sweep.model_validate_json(found.model_dump_json()) == found
-    with pytest.raises(ow.InvalidInputError, match="no point"):
-        found.at(memory=6)
-
-
-def test_ctrl_c_ends_the_rest(monkeypatch):
-    def interrupted(problem, run):
-        raise KeyboardInterrupt
-
-    stopped = Solver("stopped", "placement", "algorithm", interrupted, "")
-    monkeypatch.setitem(registry._SOLVERS, ("placement", "stopped"), stopped)
-    found = ow.sweep(PLACEMENT, {"memory": [9, 20]}, solver="stopped")
-    assert [row.refusal for row in found.rows] == ["interrupted before its turn", None]
 
 
 def test_the_axes():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -13,7 +12,7 @@ from benchmarks.serving import case, random_case
 from opweave.formulations.serving_flow.instance import lower
 from opweave.solvers.run import Run
 from opweave.solvers.serving_flow.bounds import Sets
-from opweave.solvers.serving_flow.search import DRAWS, anneal, limits_of, search
+from opweave.solvers.serving_flow.search import search
 from tests.oracles.serving_flow import best_serving
 from tests.strategies.serving_flow import serving_flows
 
@@ -78,17 +77,6 @@ def test_annealing_leaves_rules_far_behind() -> None:
     assert run.objective < min(seconds for seconds in rules if seconds) / 3.0
 
 
-def test_the_loop_runs_uncompiled() -> None:
-    problem, _ = case("10 devices")
-    instance = lower(problem)
-    limits, plan = limits_of(instance), np.zeros((10, 2), dtype=np.int64)
-    draws, heat = np.random.default_rng(0).random((200, DRAWS)), np.full(200, 0.01)
-    other, memory = plan.copy(), (plan.copy(), np.zeros((3, len(limits.sizes))), np.zeros((3, 10)))
-    found = anneal(limits, plan, draws, heat, 100.0, *memory)
-    assert found == anneal.py_func(limits, other, draws, heat, 100.0, *memory)
-    assert (plan == other).all()
-
-
 def test_rules_by_hand() -> None:
     """Six layers on a fast device that holds three and slow ones that hold two, all linked."""
     names, most = ("fast", "slow", "tiny"), {"fast": 3, "slow": 2, "tiny": 2}
@@ -124,23 +112,6 @@ def test_time_limits_hold_and_plans_are_not_worse_than_rules(seed: int) -> None:
         other = ow.solve(problem, solver=rule).objective
         assert other is None or result.objective <= other * (1 + 1e-9)
     assert result.bound <= result.objective
-
-
-def test_side_constraints_are_obeyed() -> None:
-    problem, _ = case("10 devices")
-    rules = (ow.Pin(op="layers.0", device="L4.9"), ow.MaxDevices(count=10))
-    result = ow.solve(problem.model_copy(update={"constraints": rules}), time_limit=20)
-    assert result.verified
-    assert result.solution.operators["L4.9"][0] == "layers.0"
-
-
-def test_a_plan_goes_to_json_and_back_and_is_shown() -> None:
-    problem, _ = case("10 devices")
-    result = ow.solve(problem, solver="equal_layers")
-    again = ow.ServingFlow.model_validate_json(problem.model_dump_json())
-    assert again == problem
-    assert "286.6 tokens/s" in result.explain() or "3.489 ms" in result.explain()
-    assert np.isfinite(result.objective)
 
 
 @pytest.mark.parametrize("rates", [{"a": [1e12], "b": [1e-3]}, {"a": [3.0, 1e-6], "b": [1e-6]}])

@@ -11,39 +11,38 @@ import opweave as ow
 from benchmarks.shapes import slicings as random_slicings
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import SlicingInstance, lower
-from opweave.solvers.slicing.arrays import arrays_of, excess_of
+from opweave.solvers.slicing.arrays import arrays_of, excess_of, matrix_of
 from opweave.solvers.slicing.geneflow import decode, gene_count
 from opweave.solvers.slicing.memory import accept, empty_memory, proposed_excess
 from tests.strategies.slicing import slicings
 
 
-def random_plan(instance: SlicingInstance, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def random_plan(instance: SlicingInstance, rng: np.random.Generator) -> np.ndarray:
     modes, cuts = decode(instance, rng.random((1, gene_count(instance))))
-    return modes[0], cuts[0]
+    return matrix_of(modes[0], cuts[0])
 
 
 def check_moves(instance: SlicingInstance, seed: int, moves: int) -> int:
     """Replace runs of operators of one random plan by those of others; return how many plans do not fit."""
     arrays, rng, over = arrays_of(instance), np.random.default_rng(seed), 0
     count, devices = instance.operators, len(instance.devices)
-    old_mode, old_cuts = random_plan(instance, rng)
-    memory, peak = empty_memory(arrays, count, devices), np.zeros(devices, dtype=np.int64)
-    everything, nothing = np.arange(count), np.zeros_like(old_cuts)
-    proposed_excess(arrays, memory, 0, count, everything, count, old_mode, nothing, old_mode, old_cuts)
-    accept(memory, 0, count)
+    old = random_plan(instance, rng)
+    memory, peak = empty_memory(arrays), np.zeros(devices, dtype=np.int64)
+    proposed_excess(arrays, memory, 0, count, np.arange(count), count, old * (np.arange(devices + 2) < 1), old)
+    accept(memory)
     for _ in range(moves):
-        other, (mode, cuts) = random_plan(instance, rng), (old_mode.copy(), old_cuts.copy())
+        other, new = random_plan(instance, rng), old.copy()
         low = int(rng.integers(0, len(instance.names)))
         high = int(rng.integers(low, len(instance.names))) + 1
-        mode[low:high], cuts[low:high] = other[0][low:high], other[1][low:high]
+        new[low:high] = other[low:high]
         touched = np.unique([w for v in range(low, high) for w in (v, *instance.consumers[v].tolist())])
-        excess = proposed_excess(arrays, memory, low, high, touched, len(touched), old_mode, old_cuts, mode, cuts)
-        assert excess == excess_of(arrays, mode, cuts, peak)
+        excess = proposed_excess(arrays, memory, low, high, touched, len(touched), old, new)
+        assert excess == excess_of(arrays, new, peak)
         over += excess > 0
         if rng.random() < 0.5:
-            accept(memory, low, high)
-            old_mode, old_cuts = mode, cuts
-            assert (memory.used.max(axis=0) + memory.weights).tolist() == peak.tolist()
+            accept(memory)
+            old = new
+            assert (memory.held[:-1].max(axis=0) + memory.held[-1]).tolist() == peak.tolist()
     return over
 
 

@@ -8,25 +8,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from benchmarks.overrun_cases import DEVICES, residual
 from benchmarks.shapes import slicings as random_slicings
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.geneflow import GenEFlow
-from opweave.formulations.slicing.instance import lower, shortage
+from opweave.formulations.slicing.instance import lower
 from opweave.solvers.run import Run
-from opweave.solvers.slicing.anneal import DRAWS, anneal, scratch_for
-from opweave.solvers.slicing.arrays import arrays_of
-from opweave.solvers.slicing.baselines import teams
+from opweave.solvers.slicing.anneal import DRAWS, anneal, state_of
+from opweave.solvers.slicing.arrays import matrix_of
 from opweave.solvers.slicing.bounds.best import bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.instant import instant
-from opweave.solvers.slicing.geneflow import decode, encode, gene_count
 from opweave.solvers.slicing.local import local_search
 from opweave.solvers.slicing.memory import empty_memory
 from opweave.solvers.slicing.plans import judged
 from tests.oracles.slicing import best_slicing
 from tests.problems.slicing.test_spec import chain
-from tests.strategies.slicing import planned_slicings, slicings
+from tests.strategies.slicing import slicings
 
 BASELINES = ("one_device", "uniform", "proportional", "all_rows", "all_channels", "by_memory")
 
@@ -54,13 +51,6 @@ def test_bounds_hold_for_operators_that_take_next_to_no_time(seconds: float) -> 
     assert (ow.solve(refined, solver="highs").bound or 0.0) <= optimum
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(problem=slicings(3, 3, limits=True))
-def test_shortage_is_only_claimed_where_nothing_fits(problem: ow.Slicing) -> None:
-    if shortage(problem) is not None and len(problem.cluster.devices) < 3:
-        assert best_slicing(problem)[0] is None
-
-
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(problem=slicings(4, 3, most_rows=6, most_channels=4))
 def test_searches_are_never_worse_than_a_baseline(problem: ow.Slicing) -> None:
@@ -81,37 +71,14 @@ def test_annealing_writes_the_plan_whose_latency_it_returns(problem: ow.Slicing,
     starts = search.baselines()
     if not starts or not search.instance.names:
         return
-    mode, cuts, rng = starts[0].mode.copy(), starts[0].cuts.copy(), np.random.default_rng(seed)
-    best_mode, best_cuts = np.zeros_like(mode), np.zeros_like(cuts)
-    first, last = 0, len(search.instance.names)
     heat, penalty = np.full(200, 0.1 * starts[0].seconds), search._penalty(starts[0])
-    draws, memory = rng.random((200, DRAWS)), empty_memory(search.arrays, len(mode), len(search.instance.devices))
-    plans = mode, cuts, best_mode, best_cuts
-    found = anneal.py_func(search.arrays, first, last, penalty, draws, heat, *plans, memory, scratch_for(mode, cuts))
+    draws, now = np.random.default_rng(seed).random((200, DRAWS)), state_of(matrix_of(starts[0].mode, starts[0].cuts))
+    found = anneal.py_func(search.arrays, penalty, draws, heat, now, empty_memory(search.arrays))
     if np.isfinite(found):
-        plan = judged(search.arrays, best_mode, best_cuts)
+        plan = judged(search.arrays, now.best[:, 0], now.best[:, 1:].copy())
         assert plan.legal
         assert plan.seconds == pytest.approx(found)
         assert found <= starts[0].seconds * (1 + 1e-9) or not starts[0].legal
-
-
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
-@given(case=planned_slicings(max_operators=4, constraints=False))
-def test_genes_stand_for_their_plan(case: tuple[ow.Slicing, ow.Slices]) -> None:
-    problem, plan = case
-    instance = lower(problem, plan.order)
-    mode, cuts = instance.plan(plan)
-    modes, decoded = decode(instance, encode(mode, cuts)[None])
-    assert instance.solution(modes[0], decoded[0]) == plan
-
-
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(problem=slicings(4, 3, constraints=False), seed=st.integers(0, 99))
-def test_any_genes_are_a_plan(problem: ow.Slicing, seed: int) -> None:
-    instance = lower(problem)
-    genes = np.random.default_rng(seed).random((1, gene_count(instance)))
-    modes, cuts = decode(instance, genes)
-    assert problem.evaluate(instance.solution(modes[0], cuts[0])).objective is not None
 
 
 @settings(max_examples=80, suppress_health_check=list(HealthCheck))
@@ -138,14 +105,6 @@ def test_the_referee_agrees_with_the_paper_s_problem(problem: ow.Slicing, seed: 
 def test_a_start_is_improved_on() -> None:
     start = ow.solve(chain(), solver="one_device").solution
     assert ow.solve(chain(), solver="local", start=start).objective == pytest.approx(9.0)
-
-
-@pytest.mark.parametrize("solver", [*BASELINES, "local", "geneflow", "bound", "highs", "auto"])
-def test_a_graph_without_operators_takes_no_time(solver: str) -> None:
-    empty = ow.OpGraph(tensors=[], operators=[])
-    problem = chain(graph=empty, costs=ow.Costs.from_table({}), geometry={})
-    result = ow.solve(problem, solver=solver)
-    assert result.objective == (None if solver == "bound" else 0.0)
 
 
 def joining(*, outside: bool) -> ow.Slicing:
@@ -201,62 +160,9 @@ def test_nothing_false_is_said_of_tiny_problems(problem: ow.Slicing) -> None:
         assert result.objective == pytest.approx(optimum)
 
 
-@pytest.mark.parametrize("fields", [{"channel": "shared"}, {"transfers": "paper"}, {"memory": (60, 60)}])
-def test_tiny_problems_are_solved_in_every_reading(fields: dict[str, object]) -> None:
-    problem = chain(**fields)
-    result = ow.solve(problem)
-    assert result.status is ow.Status.OPTIMAL or "channel" in fields  # engines know dedicated channels only
-    assert result.objective == pytest.approx(best_slicing(problem)[0])
-
-
-@pytest.mark.parametrize(
-    ("solver", "options", "words"),
-    [
-        ("geneflow", {"population": 0}, "it must be from 2 to"),
-        ("geneflow", {"population": 10**9}, "it must be from 2 to"),
-        ("geneflow", {"generations": -1}, "from 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(solver: str, options: dict[str, object], words: str) -> None:
-    with pytest.raises(ow.InvalidInputError, match=words):
-        ow.solve(chain(), solver=solver, options=options)
-
-
 def test_a_start_in_part_does_not_become_the_optimum() -> None:
     """HiGHS 1.15 completes such starts by itself, and then called 1.206 ms of this network optimal in 0.2 s."""
     problem = next(iter(random_slicings(7, 0)))[1]
     result = ow.solve(problem, solver="highs", time_limit=1)
     assert result.bound is not None
     assert result.bound <= 0.0010290888
-
-
-def test_teams_share_rows_alike_throughout_whatever_each_operator_s_speeds() -> None:
-    table = {"p": {"a": 8.0, "b": 8.0, "c": 20.0}, "q": {"a": 2.0, "b": 12.0, "c": 21.0}}
-    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], rates=[10.0] * 3)
-    problem = chain(cluster=cluster, costs=ow.Costs.from_table(table))
-    instance = lower(problem)
-    plans = list(teams(instance, arrays_of(instance)))
-    assert len(plans) == 2  # of two devices and of all three
-    for plan in plans:
-        assert (plan.cuts[0] == plan.cuts[1]).all()
-    assert plans[0].cuts[0, 2] == plans[0].cuts[0, 3]  # the slowest has no part
-    assert plans[1].cuts[0, 2] < plans[1].cuts[0, 3]
-
-
-def test_what_no_device_set_can_hold_is_proved_infeasible() -> None:
-    """Two of four devices, each with half of the memory that the uncut net needs: gathered inputs do not fit."""
-    graph, geometry = residual(4)
-    peak = ow.solve(ow.MemoryOrdering(graph)).objective
-    memory = (sum(parameter.bytes for parameter in graph.parameters) + int(peak)) // 2
-    devices = [
-        ow.Device(name=name, flops_per_second=speed, memory_bandwidth=4e9, launch_seconds=1e-4, memory_bytes=memory)
-        for name, speed in DEVICES
-    ]
-    cluster = ow.Cluster(devices=devices, rates=[12.5e6] * len(devices))
-    costs = ow.Costs.roofline(graph, cluster)
-    problem = ow.Slicing(
-        graph=graph, cluster=cluster, costs=costs, geometry=geometry, constraints=[ow.MaxDevices(count=2)]
-    )
-    result = ow.solve(problem, time_limit=60)
-    assert result.status is ow.Status.INFEASIBLE
-    assert "MaxDevices" in result.reason

@@ -49,7 +49,7 @@ const formats = Array.from({ length: 13 }, (_, places) => new Intl.NumberFormat(
 
 const digits = (value, places = 0) => formats[places].format(value);
 const byteUnit = (size) => clamp(Math.floor(Math.log2(Math.max(1, Math.abs(size))) / 10 + 1e-12), 0, 5);
-const timeUnit = (seconds) => TIME_UNITS.find(([scale]) => Math.abs(seconds) >= scale) ?? TIME_UNITS[3];
+const timeUnit = (seconds) => TIME_UNITS.find(([scale]) => Math.abs(seconds) >= scale * (1 - 1e-6)) ?? TIME_UNITS[3];
 
 function bytesText(size) {
   const unit = byteUnit(size);

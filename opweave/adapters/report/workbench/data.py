@@ -14,7 +14,7 @@ import numpy as np
 from opweave.adapters.error_messages import plain
 from opweave.adapters.report.timeline_tables import lanes, rows_of
 from opweave.adapters.report.workbench.levels import CELL, Drawing
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_held, bytes_over_time, critical_rows, peak_bytes
 from opweave.problems.timeline import NEVER, Timeline
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LONGEST_NAME = 160
 """Letters of a name that the page knows; the middle of a longer one is left out."""
 
-DIGITS = 9
+DIGITS = 12
 """Significant digits of times; more would only make the page larger."""
 
 MOST_MEMORIES, MOST_DEVICES, MOST_LANES = 6, 48, 4
@@ -105,7 +105,7 @@ def document(view: AnyView, drawn: Drawing) -> dict[str, object]:
     }
     if result.solution is None:
         return found
-    timeline, before, sizes = view.timeline, view.before(), problem.graph.arrays.tensor_bytes
+    timeline, before = view.timeline, view.before()
     resources = [
         {"name": short(each.name), "kind": each.kind, "limit": view.limits.get(each.name)}
         for each in timeline.resources
@@ -116,8 +116,8 @@ def document(view: AnyView, drawn: Drawing) -> dict[str, object]:
         "time": timeline.unit if len(timeline.activities) else "moments",
         "resources": resources,
         "names": _names(timeline, problem.graph),
-        "plan": _story(timeline, sizes),
-        "before": None if before is None else {"name": before.name, **_story(before.timeline, sizes)},
+        "plan": _story(timeline),
+        "before": None if before is None else {"name": before.name, **_story(before.timeline)},
         # what is proved of the end of the schedule, and of the bytes
         "ends": result.bound if problem.unit == "seconds" and result.objective == timeline.end else None,
         "holds": least_bytes(view),
@@ -163,25 +163,14 @@ def short(name: str) -> str:
     return f"{plain(name[:half])[: half - 1]}…{plain(name[-half:])[-half:]}"
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
-
-
-def _brief(value: float) -> float | int:
-    return int(value) if value == int(value) else float(f"{value:.6g}")
+def _short(value: float) -> float | int:
+    number = float(f"{value:.{DIGITS}g}")
+    return int(number) if number.is_integer() else number
 
 
 def _times(values: FloatArray) -> list[float | int | None]:
     """Times as short numbers; None for the end of what stays."""
-    found: list[float | int | None] = []
-    for value in values.tolist():
-        if value == NEVER:
-            found.append(None)
-        elif value == int(value):
-            found.append(int(value))
-        else:
-            found.append(_short(value))
-    return found
+    return [None if value == NEVER else _short(value) for value in values.tolist()]
 
 
 def _steps(values: Iterable[int]) -> list[int]:
@@ -238,40 +227,28 @@ def _names(timeline: Timeline, graph: OpGraph) -> dict[str, object]:
     }
 
 
-def _story(timeline: Timeline, graph_bytes: IntArray) -> dict[str, object]:
+def _story(timeline: Timeline) -> dict[str, object]:
     """Activities and lifetimes in columns, and the critical path."""
     acts, lives = timeline.activities, timeline.lifetimes
-    path = (
-        [rows for rows, _ in critical_rows(timeline)] if timeline.period is None and timeline.unit == "seconds" else []
-    )
-    numbers = np.arange(len(acts))
-    other = np.where(acts.twin >= 0, acts.twin, numbers)  # a transfer's second end has the times of the first
-    again = (other < numbers) & (acts.start == acts.start[other]) & (acts.end == acts.end[other])
-    sizes = np.append(np.zeros(timeline.names.operators, dtype=np.int64), graph_bytes)[: len(timeline.names.texts)]
-    lane = np.minimum(lanes(timeline), MOST_LANES - 1)
-    usual = np.append(sizes, np.zeros(len(timeline.names.texts) - len(sizes), dtype=np.int64))[acts.what]
+    ends = timeline.period is None and timeline.unit == "seconds"
+    path = [rows[0] for rows, _ in critical_rows(timeline)] if ends else []
     return {
         "end": _short(timeline.end),
         "period": timeline.period,
         "kind": acts.kind.tolist(),
         "resource": acts.resource.tolist(),
-        "start": _times(np.where(again, NEVER, acts.start)),
-        "lasts": [
-            0 if same else _brief(value) for value, same in zip((acts.end - acts.start).tolist(), again, strict=True)
-        ],
+        "start": _times(acts.start),
+        "ends": _times(acts.end),
         "what": _steps(acts.what),
-        "twin": (other - numbers).tolist() if (acts.twin >= 0).any() else [],
-        # -1: a transfer of the whole tensor
-        "bytes": np.where((acts.bytes == usual) & (acts.bytes > 0), -1, acts.bytes).tolist()
-        if acts.bytes.any()
-        else [],
-        "count": acts.count.tolist() if (acts.count != 1).any() else [],
-        "round": acts.round.tolist() if acts.round.any() else [],
-        "lane": lane.tolist() if lane.any() else [],
-        "path": _steps(row for rows in path for row in rows[:1]),
+        "twin": np.where(acts.twin >= 0, acts.twin - np.arange(len(acts)), 0).tolist(),
+        "bytes": acts.bytes.tolist(),
+        "count": acts.count.tolist(),
+        "round": acts.round.tolist(),
+        "lane": np.minimum(lanes(timeline), MOST_LANES - 1).tolist(),
+        "path": _steps(path),
         "lives": {
             "storage": _steps(lives.storage),
-            "resource": lives.resource.tolist() if lives.resource.any() else [],
+            "resource": lives.resource.tolist(),
             "begin": _times(lives.begin),
             "end": _times(lives.end),
             "bytes": np.minimum(lives.bytes, MOST_EXACT).tolist(),

@@ -48,27 +48,21 @@ class Plan {
     const { kind, resource } = raw;
     Object.assign(this, { name, number, count: rows, kind, resource, period: raw.period, what: sums(raw.what), path: sums(raw.path) });
     this.twin = new Int32Array(rows).fill(-1);
-    this.start = new Float64Array(rows);
-    this.end = new Float64Array(rows);
-    this.bytes = new Float64Array(rows);
+    this.start = Float64Array.from(raw.start);
+    this.end = Float64Array.from(raw.ends);
+    this.bytes = Float64Array.from(raw.bytes);
     this.critical = new Uint8Array(rows);
     this.runs = new Lists(); // the runs of every operator
     this.on = new Lists(); // the activities of every resource
     for (let row = 0; row < rows; row++) {
       if (raw.twin[row]) this.twin[row] = row + raw.twin[row];
-      const same = raw.start[row] === null; // the times of the other end
-      this.start[row] = same ? this.start[this.twin[row]] : raw.start[row];
-      this.end[row] = same ? this.end[this.twin[row]] : raw.start[row] + raw.lasts[row];
-      const size = raw.bytes[row] ?? 0;
-      this.bytes[row] = size < 0 ? graph.bytes[this.what[row] - data.names.operators] : size;
       this.on.add(resource[row], row);
       if (kind[row] === RUN && isOperator(this.what[row])) this.runs.add(this.what[row], row);
     }
-    const filled = (values, usual) => (values.length ? values : new Uint8Array(rows).fill(usual));
-    this.inputs = filled(raw.count, 1);
+    this.inputs = raw.count;
     this.mostInputs = most(this.inputs);
-    this.round = filled(raw.round, 0);
-    this.lane = filled(raw.lane, 0);
+    this.round = raw.round;
+    this.lane = raw.lane;
     for (const row of this.path) this.critical[row] = this.critical[this.twin[row]] = 1;
     this.readLives(raw.lives);
     this.until = Math.max(most(this.end), this.last);
@@ -76,7 +70,7 @@ class Plan {
 
   readLives(raw) {
     const count = raw.storage.length;
-    const resource = raw.resource.length ? raw.resource : new Uint8Array(count);
+    const { resource } = raw;
     const end = Float64Array.from(raw.end, (value) => value ?? Infinity);
     this.lives = { count, resource, end, storage: sums(raw.storage), begin: raw.begin, bytes: raw.bytes, offset: raw.offset };
     this.last = most(raw.begin, most(end.filter(Number.isFinite)));

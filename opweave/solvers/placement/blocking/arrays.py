@@ -28,7 +28,7 @@ within a stretch of the order."""
 class CallArrays(NamedTuple):
     """A :class:`CallInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
 
-    Place c is a call on accelerator ``on[c]``; the last place is the host, which runs ``cores`` operators at a time.
+    Place c is a call on accelerator ``on[c]``; the last place is the host, where nothing waits for a turn.
     """
 
     seconds: FloatMatrix
@@ -46,7 +46,6 @@ class CallArrays(NamedTuple):
     parameter_bytes: IntArray
     capacity: IntArray
     on: IntArray
-    cores: int
 
 
 class Units(NamedTuple):
@@ -81,7 +80,6 @@ def arrays_of(instance: CallInstance) -> CallArrays:
         parameter_bytes=np.minimum(whole.parameter_bytes, FULL),
         capacity=np.where(capacity == NO_LIMIT, NO_LIMIT, np.minimum(capacity, FULL - 1)),
         on=np.repeat(np.arange(count, dtype=np.int64), calls),
-        cores=instance.cores,
     )
 
 
@@ -150,7 +148,7 @@ def makespan_of(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float
     loads_of(arrays, where, load, waits)
     head, follows = np.full(count + calls, -1), np.full(count, -1)
     ready, size, left, last = np.empty(count + calls, np.int64), 0, 0, 0.0
-    free = np.zeros(host + min(arrays.cores, count))
+    free = np.zeros(host + 1)
     for v in range(count):
         step = v if where[v] == calls else count + where[v]
         if head[step] < 0:
@@ -161,12 +159,9 @@ def makespan_of(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float
                 size += 1
         follows[v], head[step] = head[step], v
     while size > 0:
-        core = host
-        for c in range(host, len(free)):
-            core = c if free[c] < free[core] else core
-        best, at, machine = 0, math.inf, core
+        best, at, machine = 0, math.inf, host
         for i in range(size):
-            m = core if ready[i] < count else on[ready[i] - count]
+            m = host if ready[i] < count else on[ready[i] - count]
             if max(begin[ready[i]], free[m]) < at:
                 best, at, machine = i, max(begin[ready[i]], free[m]), m
         step = ready[best]
@@ -174,7 +169,8 @@ def makespan_of(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float
         ready[best], begin[step] = ready[size], at
         end = at + load[step]
         last = max(last, end)
-        free[machine] = np.nextafter(end, math.inf) if step >= count and end == at else end
+        if machine < host:
+            free[machine] = np.nextafter(end, math.inf) if end == at else end
         v = head[step]  # a call without length still ends before the next one begins
         while v >= 0:
             for i in range(outputs_start[v], outputs_start[v + 1]):
@@ -217,7 +213,7 @@ def anneal_calls(
         Numbers between 0 and 1. Shape (moves, DRAWS).
     """
     order, members_start, members = units.order, units.members_start, units.members
-    calls, count, before = len(arrays.on), len(order), where.copy()
+    calls, count, before = len(arrays.on), len(order), np.empty(len(where), np.int64)
     now, least = makespan_of(arrays, where, begin), makespan_of(arrays, best, begin)
     for step in range(len(draws)):
         heat = hot * (cold / hot) ** (step / len(draws))
@@ -244,8 +240,10 @@ def anneal_calls(
         if value <= now or (value < math.inf and draws[step, 4] < math.exp(max(-700.0, (now - value) / heat))):
             now = value
         else:
-            where[:] = before
+            for v in range(len(where)):
+                where[v] = before[v]
         if now < least:
             least = now
-            best[:] = where
+            for v in range(len(where)):
+                best[v] = where[v]
     return makespan_of(arrays, best, begin)

@@ -19,16 +19,18 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from opweave.formulations.placement.calls import SUPPORTS, CallInstance, calls_of, lower_calls
+from opweave.formulations.placement.instance import SUPPORTS as LISTED
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.loops import clock
+from opweave.solvers.placement.baselines import RULES, carry_out, one_device
 from opweave.solvers.placement.blocking.arrays import DRAWS, Units, anneal_calls, arrays_of
 from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import SUMMATION, Best
-from opweave.solvers.rules import NoPlanError
+from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run
 
 LONGEST = 600
@@ -39,11 +41,13 @@ SOURCE = "paths"
 
 def prove(instance: CallInstance, run: Run) -> None:
     """Report the best bound over two heavy paths."""
-    best, compute = Best(run), np.asarray(instance.whole.seconds.min(axis=1), dtype=np.float64)
+    best = Best(run)
+    compute = np.asarray(instance.whole.seconds.min(axis=1), dtype=np.float64)
     if not instance.operators:
         best.report(0.0, SOURCE)
         return
-    give, carrying = instance.give.min(axis=1, initial=np.inf), compute.copy()
+    give = instance.give.min(axis=1, initial=np.inf)
+    carrying = compute.copy()
     np.add.at(carrying, instance.producer, np.where(np.isfinite(give), give, 0.0))
     for weights in (compute, carrying):
         path, total = heaviest(instance, weights), 0.0
@@ -56,7 +60,8 @@ def prove(instance: CallInstance, run: Run) -> None:
 def heaviest(instance: CallInstance, weights: FloatArray) -> list[int]:
     """The path with the largest sum of weights."""
     before = instance.whole.before
-    best, came = weights.copy(), np.full(len(weights), -1, dtype=np.int64)
+    best = weights.copy()
+    came = np.full(len(weights), -1, dtype=np.int64)
     for v in topological_order(instance.whole.after).tolist():
         above = before[v]
         if len(above):
@@ -77,7 +82,8 @@ def walk(instance: CallInstance, path: list[int]) -> float:
     above = _spread(path, order[::-1], whole.after.lists(), length, min)
     stretches = Stretches(instance, length, below, above)
     tables = [stretches.seconds(group[0]) for group in instance.classes]
-    host, most = instance.host_seconds[path], len(instance.accelerators) * instance.most
+    host = instance.host_seconds[path]
+    most = len(instance.accelerators) * instance.most
     return cheapest(np.min(tables, axis=0), most, host) if tables else float(host.sum())
 
 
@@ -116,9 +122,13 @@ class Stretches:
     """
 
     def __init__(self, instance: CallInstance, length: int, below: IntArray, above: IntArray) -> None:
-        self.instance, self.length, self.below, self.above = instance, length, below, above
+        self.instance = instance
+        self.length = length
+        self.below = below
+        self.above = above
         self.between = (below >= 0) & (above < length)
-        readers, start = below[instance.readers.items], instance.readers.start[:-1]
+        readers = below[instance.readers.items]
+        start = instance.readers.start[:-1]
         self.last_read = np.maximum.reduceat(readers, start) if len(start) else start
         whole = instance.whole
         users = whole.parameters.reversed(len(whole.parameter_bytes))
@@ -195,8 +205,12 @@ class CallSearch:
     """The best assignment so far, and what the search needs to go on from it."""
 
     def __init__(self, problem: Placement, run: Run) -> None:
-        self.problem, self.run, self.instance = problem, run, lower_calls(problem)
-        self.arrays, self.best, self.value = arrays_of(self.instance), None, math.inf
+        self.problem = problem
+        self.run = run
+        self.instance = lower_calls(problem)
+        self.arrays = arrays_of(self.instance)
+        self.best = None
+        self.value = math.inf
         self.host = len(self.arrays.on)
         self.each = self.host // max(1, len(self.instance.accelerators))
         self.units = self._units(units_of(self.instance))
@@ -205,7 +219,8 @@ class CallSearch:
 
     def _units(self, unit: IntArray) -> Units:
         """The units, each at its first operator in an order that data allow."""
-        count, after = int(unit.max(initial=-1)) + 1, self.instance.whole.after
+        count = int(unit.max(initial=-1)) + 1
+        after = self.instance.whole.after
         found, first = np.unique(unit[topological_order(after)], return_index=True)
         members = Adjacency.from_pairs(count, unit, np.arange(len(unit)))
         heads, tails = unit[after.heads()], unit[after.items]
@@ -251,10 +266,15 @@ class CallSearch:
             self.best.copy(),
             self.best.copy(),
         )
-        begin, done, spent, first = np.zeros(len(now) + self.host), 0.0, 0.0, run.elapsed()
-        left, chunk = run.remaining() or 0.0, max(16, CHUNK_WORK // (40 * (len(now) + len(self.arrays.readers) + 1)))
+        begin = np.zeros(len(now) + self.host)
+        done = 0.0
+        spent = 0.0
+        first = run.elapsed()
+        left = run.remaining() or 0.0
+        chunk = max(16, CHUNK_WORK // (40 * (len(now) + len(self.arrays.readers) + 1)))
         while done < 1.0 and not run.should_stop():
-            began, heat = clock(), max(HOT * self.value * (COLD / HOT) ** done, 1e-300)
+            began = clock()
+            heat = max(HOT * self.value * (COLD / HOT) ** done, 1e-300)
             value = anneal_calls(self.arrays, self.units, now, best, begin, heat, heat, rng.random((chunk, DRAWS)))
             if value < self.value:
                 self.consider(best)
@@ -267,10 +287,24 @@ class CallSearch:
 
 def carry_out_in_one_place(problem: Placement, run: Run) -> None:
     """Report the best plan on one device, or say that there is none."""
+    if problem.reading is None:
+        carry_out(one_device, problem, run)
+        return
     search = CallSearch(problem, run)
     search.in_one_place()
     if search.best is None:
         raise NoPlanError("the plan does not fit")
+
+
+register_rule(  # in place of the rule without calls
+    Placement,
+    "one_device",
+    carry_out_in_one_place,
+    RULES["one_device"][1],
+    supports=LISTED,
+    baseline=True,
+    readings=(None, READING),
+)
 
 
 @named_solver(
@@ -290,7 +324,8 @@ def solve_calls(problem: Placement, run: Run) -> Outcome:
     run.enter("paths")
     prove(search.instance, run)
     run.enter("annealing")
-    number, seconds = 0, None if run.time_limit is None else FIRST_SHARE * run.time_limit
+    number = 0
+    seconds = None if run.time_limit is None else FIRST_SHARE * run.time_limit
     while search.best is not None and not run.should_stop() and (seconds is not None or number < ROUNDS):
         search.anneal(number, seconds)
         number, seconds = number + 1, None if seconds is None else LONGER * seconds

@@ -35,8 +35,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import PlacementArrays, reversed_net
-from opweave.solvers.placement.ranks import order_of_graph
+from opweave.solvers.placement.arrays import PlacementArrays, order_of_graph, reversed_net
 
 HALVINGS = 12
 """Bisections of a head. The refuted end is kept, so that fewer give a lower head, never a false one."""
@@ -68,33 +67,23 @@ def longest(arrays: PlacementArrays, reach: Reach) -> float:
     return float((reach.heads + arrays.seconds + reach.tails).min(axis=1).max())
 
 
-def reach_of(arrays: PlacementArrays, order: IntArray | None = None, known: Reach | None = None) -> Reach:
-    """Heads and tails of every operator on every device.
-
-    Parameters
-    ----------
-    arrays
-        The problem.
-    order
-        Operators with predecessors first.
-    known
-        Valid heads and tails to begin with.
-    """
+def reach_of(arrays: PlacementArrays, order: IntArray | None = None) -> Reach:
+    """Heads and tails of every operator on every device; ``order`` is any with predecessors first."""
     first = order_of_graph(arrays) if order is None else order
-    heads, tails = (None, None) if known is None else known
-    return Reach(heads_of(arrays, first, heads), tails_of(arrays, first, tails))
+    return Reach(heads_of(arrays, first), tails_of(arrays, first))
 
 
-def tails_of(arrays: PlacementArrays, order: IntArray, known: FloatArray | None = None) -> FloatArray:
+def tails_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
     """The tails of :func:`reach_of`."""
-    return heads_of(reversed_net(arrays), np.ascontiguousarray(order[::-1]), known)
+    return heads_of(reversed_net(arrays), np.ascontiguousarray(order[::-1]))
 
 
-def heads_of(arrays: PlacementArrays, order: IntArray, known: FloatArray | None = None) -> FloatArray:
+def heads_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
     """The heads of :func:`reach_of`."""
-    heads = np.zeros(arrays.seconds.shape) if known is None else known.copy()
-    away, gone = np.zeros((len(arrays.source), heads.shape[1])), np.zeros(heads.shape)
-    raise_heads(arrays, order, heads, away, gone, LARGEST if len(heads) <= LARGE else SMALLEST_CLUSTER)
+    heads = np.zeros(arrays.seconds.shape)
+    away = np.zeros((len(arrays.source), arrays.seconds.shape[1]))
+    gone = np.zeros(heads.shape)
+    raise_heads(arrays, order, heads, away, gone, empty_cluster(len(heads)))
     return heads
 
 
@@ -111,6 +100,13 @@ class Cluster(NamedTuple):
     heads: FloatArray
     left: FloatArray
     tails: FloatArray
+
+
+def empty_cluster(count: int) -> Cluster:
+    """Space for the clusters of a problem with so many operators."""
+    largest = LARGEST if count <= LARGE else SMALLEST_CLUSTER
+    members, after = np.zeros(largest, dtype=np.int64), np.zeros(count)
+    return Cluster(members, np.full(count, -1), np.full(count, -1), after, *np.zeros((3, largest)))
 
 
 @helper
@@ -216,24 +212,15 @@ def plain_head(arrays: PlacementArrays, heads: FloatMatrix, away: FloatMatrix, v
 
 @loop
 def raise_heads(
-    arrays: PlacementArrays, order: IntArray, heads: FloatMatrix, away: FloatMatrix, gone: FloatMatrix, largest: int
+    arrays: PlacementArrays, order: IntArray, heads: FloatMatrix, away: FloatMatrix, gone: FloatMatrix, cluster: Cluster
 ) -> None:
-    """Raise the heads of all operators, with clusters of at most ``largest`` operators.
+    """Raise the heads of all operators.
 
     ``away`` receives the least arrival of every flow on every device from another device, and ``gone`` the least end of
     every operator on a device other than each. Shapes (flows, devices), (operators, devices).
     """
     seconds, latency, per_byte = arrays.seconds, arrays.latency, arrays.per_byte
     count, devices = seconds.shape
-    cluster = Cluster(
-        np.empty(largest, np.int64),
-        np.full(count, -1),
-        np.full(count, -1),
-        np.empty(count),
-        np.empty(largest),
-        np.empty(largest),
-        np.empty(largest),
-    )
     test = 0
     for at in range(count):
         v = order[at]

@@ -4,9 +4,9 @@ A *priced bound* is the least of length plus price that a program of the window 
 values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
 bytes at prices q. A plan of the window is a ceiling at any prices.
 
-The stages of a window are its linear program, its integer program, and costs that constraint programming refutes
-(:mod:`.priced_child`), where it is available. Annealing finds a good plan
-of most windows within milliseconds. A window whose bound is close to the cost of a plan is not raised further.
+The stages of a window are its linear and its integer program, and costs that constraint programming refutes
+(:mod:`~opweave.solvers.placement.module_intervals`). Annealing finds a good plan of most windows within milliseconds.
+A window whose bound is close to the cost of a plan is not raised further.
 """
 
 from __future__ import annotations
@@ -23,33 +23,30 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.linear import minimise, proved_value, sum_below
 from opweave.solvers.placement.annealing import anneal
-from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
+from opweave.solvers.placement.arrays import PlacementArrays, order_for, order_of_graph, with_arcs
 from opweave.solvers.placement.bounds.area import PRODUCTS
-from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_INTEGER, TIGHT, Block
-from opweave.solvers.placement.bounds.priced_child import PricedWindow
+from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_PRICED, TIGHT, Block
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
-from opweave.solvers.placement.module_intervals import available
+from opweave.solvers.placement.module_intervals import PricedWindow, list_plan
 from opweave.solvers.placement.moves import DRAWS, counted_plan
 from opweave.solvers.placement.plans import plan_of
-from opweave.solvers.placement.ranks import order_for, order_of_graph
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
 
 MOST_SOLVED = 12
 """Most prices at which a window's bounds are remembered."""
 
-WEIGHTY = 0.97
-"""Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
-
 HEAT, CHUNKS = 0.02, 2
 """First temperature of annealing a window, as a share of its cost, and the number of chunks."""
 
 RELAXED, INTEGER, REFUTED = 1, 2, 3
-"""Stages of a window's value: linear program, integer program, and refuted costs, where constraint programming is
-available."""
+"""Stages of a window's value: linear program, integer program, and costs that constraint programming refutes."""
 
 LONGEST = {RELAXED: 3.0, INTEGER: 1.0}
 """Most seconds of a stage for one window."""
+
+WEIGHTY = 0.97
+"""Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
 
 STEP = 0.002
 """Relative distance from a plan's cost at which a bound is close enough for costs not to be refuted."""
@@ -161,25 +158,21 @@ class PricedBlock:
 
     def next_stage(self, a: int, b: int) -> int | None:
         """The stage to which the pair can be raised at these prices; None if there is none, or too little to gain."""
-        inner, value = len(self.block.window.inner), float(self.values[a, b])
+        inner = len(self.block.window.inner)
+        value = float(self.values[a, b])
         stage = int(self.stage[a, b]) + 1
         sized = inner > 0 and self._is_sized() and math.isfinite(value)
-        last = REFUTED if self._is_refuted() else INTEGER
-        if not sized or stage > last:
+        if not sized or stage > (REFUTED if inner <= LARGEST_EXACT else INTEGER):
             return None
         close = STEP if stage == REFUTED else TIGHT
         return stage if self.possible_gain(a, b) > close * abs(value) else None
-
-    def _is_refuted(self) -> bool:
-        """Whether costs of the window are refuted (:mod:`.priced_child`) in the end."""
-        return len(self.block.window.inner) <= LARGEST_EXACT and available()
 
     def is_searched(self) -> bool:
         """Whether plans of the window say what its bound may become: it is not too large for that."""
         return 0 < len(self.block.window.inner) <= LARGEST_EXACT and self._is_sized()
 
     def _is_sized(self) -> bool:
-        return self.block.size <= LARGEST_INTEGER
+        return self.block.size <= LARGEST_PRICED
 
     def promised(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Costs by end devices if the known plans are the cheapest, and their bytes. Shapes (K, K) and (K, K, K).
@@ -189,10 +182,12 @@ class PricedBlock:
         devices = len(price)
         if not self.is_searched():
             return self._relearned(price)
-        values, used = np.full((devices, devices), np.inf), np.zeros((devices, devices, devices))
+        values = np.full((devices, devices), np.inf)
+        used = np.zeros((devices, devices, devices))
         unknown = []
         for a, b in self.pairs():
-            cells, plan = self.block.window.cells(a, b), self.cheapest(a, b, price)
+            cells = self.block.window.cells(a, b)
+            plan = self.cheapest(a, b, price)
             values[cells], used[cells] = plan.cost(price), plan.taken
             if not math.isfinite(plan.length):
                 unknown.append(cells)
@@ -225,12 +220,6 @@ class PricedBlock:
         ceiling = self._ceiling(a, b)
         return max(0.0, ceiling - float(self.values[a, b])) if math.isfinite(ceiling) else 0.0
 
-    def raise_images(self, values: FloatArray, a: int, b: int) -> None:
-        """Raise a pair and its images in a table of bounds as far as they can rise."""
-        gain = self.possible_gain(a, b)
-        for first, last, _ in self._images_here(a, b):
-            values[self.block.window.cells(first, last)] += gain
-
     def priced(self, a: int, b: int) -> PricedWindow:
         """The window with its ends on two devices, and what is known of its cost."""
         cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
@@ -238,9 +227,8 @@ class PricedBlock:
 
     def raise_pair(self, a: int, b: int, stage: int, seconds: float, share: float) -> None:
         """Raise a pair to a stage within some seconds, and a share of the time that the stage may take at most."""
-        taken = self.used[a, b].copy()
         most = min(seconds, LONGEST[stage] * (1.0 if stage == RELAXED else share))
-        value, taken = self._programmed(a, b, stage, taken, most)
+        value, taken = self._programmed(a, b, stage, self.used[a, b].copy(), most)
         self.learn(a, b, stage, value, taken)
 
     def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
@@ -280,7 +268,8 @@ class PricedBlock:
         if not builder.possible:
             return ceiling, taken
         program = builder.build()
-        cost, there = program.linear.cost.copy(), np.flatnonzero(program.x[:, 0] >= 0)
+        cost = program.linear.cost.copy()
+        there = np.flatnonzero(program.x[:, 0] >= 0)
         cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
         linear = replace(program.linear, cost=cost)
         if stage == RELAXED:
@@ -316,16 +305,27 @@ class PricedBlock:
 
     def search(self, a: int, b: int, price: FloatArray) -> None:
         """Search a cheaper plan of the pair at some prices by annealing."""
-        arrays, known = self.block.window.fixed(a, b), self.cheapest(a, b, price)
-        least, count = known.cost(price), len(known.device)
-        cooling = Cooling(np.arange(count), HEAT, CHUNKS, (len(self._known_plans(a, b)), a, b))
-        net = with_shadows(arrays, self.bytes[:, None] * price)
-        for order, device in net.annealed(order_for(arrays, known.device), known.device, least, cooling):
-            length = plan_of(arrays, order, device).makespan
+        arrays = self.block.window.fixed(a, b)
+        known = self.cheapest(a, b, price)
+        count, least = len(known.device), known.cost(price)
+        net, owner = with_shadows(arrays, self.bytes[:, None] * price)
+        order = np.concatenate([order_for(arrays, known.device), count + np.arange(len(owner))])
+        device = np.concatenate([known.device, known.device[owner]])
+        ties = np.concatenate([np.arange(count), owner])
+        plan = counted_plan(net, order, device, ties)
+        rng = np.random.default_rng((len(self._known_plans(a, b)), a, b))
+        moves = max(1, min(CHUNK_WORK // (len(net.seconds) + len(net.source)), MOST_MOVES * count))
+        heats = least * np.geomspace(HEAT, LAST_HEAT, CHUNKS * moves)
+        best_order = np.empty_like(order)
+        best_device = np.empty_like(device)
+        for heat in np.split(heats, CHUNKS):
+            anneal(net, plan, rng.random((moves, DRAWS)), heat, best_order, best_device)
+            device = best_device[:count].copy()
+            length = plan_of(arrays, best_order[best_order < count], device).makespan
             cost = length + float((self.bytes * price[device]).sum())
             if cost < least:
                 least = cost
-                self.keep(a, b, length, device.copy())
+                self.keep(a, b, length, device)
 
     def _ceiling(self, a: int, b: int) -> float:
         """The least cost of some plans of the window: all on one device, and those that searches found."""
@@ -338,20 +338,24 @@ class PricedBlock:
     def keep(self, a: int, b: int, length: float, device: IntArray) -> None:
         """Keep a plan: it is a ceiling at any prices."""
         for first, last, image in self._images(a, b):
-            there = image[device]
-            taken = np.bincount(there, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
-            self._known_plans(first, last).append(KnownPlan(length, taken, there))
+            self._known_plans(first, last).append(self._known(length, image[device]))
 
     def _known_plans(self, a: int, b: int) -> list[KnownPlan]:
         if (a, b) not in self._plans:
-            self._plans[a, b] = []
-            arrays = self.block.window.fixed(a, b)
+            arrays, plans = self.block.window.fixed(a, b), list[KnownPlan]()
             order = order_of_graph(arrays)
             for k in range(len(self.price)):
                 alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
-                taken = np.bincount(alone, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
-                self._plans[a, b].append(KnownPlan(plan_of(arrays, order, alone).makespan, taken, alone))
+                plans.append(self._known(plan_of(arrays, order, alone).makespan, alone))
+            listed = None if any(math.isfinite(plan.length) for plan in plans) else list_plan(arrays)
+            if listed is not None:  # links are missing, and it goes round them
+                plans.append(self._known(listed.makespan, listed.device))
+            self._plans[a, b] = plans
         return self._plans[a, b]
+
+    def _known(self, length: float, device: IntArray) -> KnownPlan:
+        taken = np.bincount(device, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
+        return KnownPlan(length, taken, device)
 
 
 CHUNK_WORK = 6_000_000
@@ -364,70 +368,19 @@ LAST_HEAT = 0.00002
 """Final temperature of annealing, as a share of the cost."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cooling:
-    """One annealing: operators with equal ``ties`` move together; ``heat`` is its first temperature over the cost."""
-
-    ties: IntArray
-    heat: float
-    chunks: int
-    seed: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Shadowed:
-    """A network with shadows; ``owner`` is the operator of every shadow, ``count`` the number of operators."""
-
-    arrays: PlacementArrays
-    owner: IntArray
-    count: int
-
-    def devices(self, device: IntArray) -> IntArray:
-        """Devices of the operators and their shadows, given the operators' devices."""
-        return np.concatenate([device, device[self.owner]])
-
-    def order(self, order: IntArray) -> IntArray:
-        """An order of the operators, followed by their shadows."""
-        return np.concatenate([order, self.count + np.arange(len(self.owner))])
-
-    def ties(self, cluster: IntArray) -> IntArray:
-        """Clusters of the operators and their shadows, given the operators' clusters."""
-        return np.concatenate([cluster, cluster[self.owner]])
-
-    def annealed(
-        self, order: IntArray, device: IntArray, cost: float, cooling: Cooling
-    ) -> Iterator[tuple[IntArray, IntArray]]:
-        """The order and the devices of the operators in the best plan so far, after every chunk of an annealing.
-
-        Parameters
-        ----------
-        order, device, cost
-            The plan that it begins with.
-        cooling
-            How it cools.
-        """
-        arrays, count, rng = self.arrays, self.count, np.random.default_rng(cooling.seed)
-        moves = max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * self.count))
-        heats = cost * np.geomspace(cooling.heat, LAST_HEAT, cooling.chunks * moves)
-        plan = counted_plan(arrays, self.order(order), self.devices(device), self.ties(cooling.ties))
-        best_order, best_device = np.empty_like(plan.order), np.empty_like(plan.device)
-        for heat in np.split(heats, cooling.chunks):
-            draws = rng.random((moves, DRAWS))
-            anneal(arrays, plan, draws, heat, best_order, best_device)
-            yield best_order[best_order < count], best_device[:count]
-
-
-def with_shadows(arrays: PlacementArrays, cost: FloatArray) -> Shadowed:
-    """A network, followed by a shadow for every operator whose memory has a price.
+def with_shadows(arrays: PlacementArrays, cost: FloatArray) -> tuple[PlacementArrays, IntArray]:
+    """A network, followed by a shadow for every operator whose memory has a price, and the operator of every shadow.
 
     ``cost`` is the price of every operator's bytes on every device, in seconds. Shape (operators, devices).
     """
     count = len(arrays.seconds)
     owner = np.flatnonzero(cost.max(axis=1, initial=0.0) > 0.0)
     total, more = count + len(owner), (0, len(owner))
-    late, early = np.repeat(np.arange(count), np.diff(arrays.before_start)), arrays.before
+    late = np.repeat(np.arange(count), np.diff(arrays.before_start))
+    early = arrays.before
     if len(owner):
-        shadows, sinks = np.arange(count, total), np.flatnonzero(np.diff(arrays.after_start) == 0)
+        shadows = np.arange(count, total)
+        sinks = np.flatnonzero(np.diff(arrays.after_start) == 0)
         late = np.concatenate([late, np.full(len(sinks), count), shadows[1:]])
         early = np.concatenate([early, sinks, shadows[:-1]])
     larger = arrays._replace(
@@ -437,4 +390,4 @@ def with_shadows(arrays: PlacementArrays, cost: FloatArray) -> Shadowed:
         memory=np.zeros(total, dtype=np.int64),
         parameters_start=np.zeros(total + 1, dtype=np.int64),
     )
-    return Shadowed(with_arcs(larger, Adjacency.from_pairs(total, late, early)), owner, count)
+    return with_arcs(larger, Adjacency.from_pairs(total, late, early)), owner

@@ -8,7 +8,7 @@ The right side is bounded from below along the milestone chain: windows and mile
 of their operators are charged where they run. A window with its ends on devices a and b costs at least its *priced
 bound* (:mod:`.priced_block`).
 Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
-milestones, minus q * memory, is a bound for any prices (:mod:`.price_search` looks for the best).
+milestones, minus q * memory, is a bound for any prices (:class:`PriceSearch` looks for the best).
 
 Windows are solved lazily, along a shortest path only. A window's programs get time in proportion to its number in the
 chain: what a kind that occurs once gains is lost among forty layers, although its program may take as long as all
@@ -37,19 +37,16 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
 from opweave.solvers.placement.bounds.priced_block import REFUTED, RELAXED, STEP, PricedBlock
-from opweave.solvers.placement.bounds.priced_child import PricedWork, Raised, equal_before
+from opweave.solvers.placement.module_intervals import PricedWork, Raised, equal_before
 from opweave.solvers.rounding import SUMMATION
 
-CHILD = "opweave.solvers.placement.bounds.priced_child:raise_windows"
+CHILD = "opweave.solvers.placement.module_intervals:raise_windows"
 
 WORK = 0.4
 """Most work of a try to refute a cost, in CP-SAT's measure, which is about a second."""
 
 WORTH = 0.1
 """Least that a window and its equals may gain for their costs to be refuted, as a share of what others may gain."""
-
-MOST_REFUTED = 8
-"""Number of windows at which no more are looked for that a child process can refute after the first ones."""
 
 LEAST_PART = 0.2
 """Least share of the work for a window that the chain has seldom. What it gains counts once, and what a window gains
@@ -166,7 +163,7 @@ class Chain:
             gains = {(kind, a, b): times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in todo}
             most = max(gains.values())
             worth = sorted((pair for pair in todo if gains[pair] >= WORTH * most), key=gains.__getitem__, reverse=True)
-            self._refute(self._needed(worth, own), seconds)
+            self._refute(worth, seconds)
 
     def _path(self, tables: Mapping[PricedBlock, FloatArray], own: FloatArray) -> Path | None:
         """The shortest path, if there is one."""
@@ -174,22 +171,6 @@ class Chain:
         values, origins = shortest(first[0], own, others)
         last = int(np.argmin(values))
         return Path(float(values[last]), devices_to(last, origins)) if np.isfinite(values[last]) else None
-
-    def _needed(self, pairs: list[Pair], own: FloatArray) -> list[Pair]:
-        """Windows to refute, and those that come next when these have risen to the costs of their plans.
-
-        Every start of the child process takes about a second.
-        """
-        needed, fresh = dict.fromkeys(pairs), pairs
-        risen = {kind: kind.values.copy() for kind in self.kinds}
-        while fresh and len(needed) < MOST_REFUTED:
-            for kind, a, b in fresh:
-                kind.raise_images(risen[kind], a, b)
-            path = self._path(risen, own)
-            steps = {} if path is None else dict.fromkeys(self._different_steps(path))
-            fresh = [pair for pair in steps if pair not in needed and pair[0].next_stage(*pair[1:]) == REFUTED]
-            needed.update(dict.fromkeys(fresh))
-        return list(needed)
 
     def promised(self, price: FloatArray) -> Cut:
         """The bound at prices if the known plans of windows are the cheapest."""
@@ -226,7 +207,8 @@ class Chain:
 
     def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
         """Refute costs of windows in a child process."""
-        found, done = [float(kind.values[a, b]) for kind, a, b in pairs], set[int]()
+        found = [float(kind.values[a, b]) for kind, a, b in pairs]
+        done = set[int]()
         windows = [kind.priced(a, b) for kind, a, b in pairs]
 
         def hear(news: Raised) -> None:
@@ -242,7 +224,14 @@ class Chain:
             work = PricedWork(windows, most, STEP, time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
                 run_in_child(
-                    "cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0, pauses=True
+                    "cp-sat",
+                    CHILD,
+                    work,
+                    ChildLimits(),
+                    hear=hear,
+                    should_stop=lambda: seconds() <= 0.0,
+                    pauses=True,
+                    keep=True,
                 )
         for number, (kind, a, b) in enumerate(pairs):  # windows that are not done go on when there is time again
             stage = REFUTED if number in done or seconds() > 0.0 else int(kind.stage[a, b])
@@ -317,7 +306,10 @@ class PriceSearch:
         self._scale = max(float(self._first @ self.chain.capacity), 1e-300)
         self.centre = Cut(0.0, np.zeros(len(price)), self._first)
         self._price: FloatArray | None = None
-        self._radius, self._rounds, self._finished, self._begun = FIRST_RADIUS, 0, False, False
+        self._radius = FIRST_RADIUS
+        self._rounds = 0
+        self._finished = False
+        self._begun = False
 
     def go_on(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float = math.inf) -> bool:
         """Search until ``seconds``, the seconds left, are 0; report every bound; return whether more may be found.
@@ -362,7 +354,9 @@ class PriceSearch:
         box = np.maximum(centre - room, 0.0), centre + room
         first = chain.tested(centre, seconds)
         proved = first.value if self._finished else self.centre.value  # no more can be proved at these prices
-        cuts, promises, searched = [first], {centre.tobytes(): first}, set[bytes]()
+        cuts = [first]
+        promises = {centre.tobytes(): first}
+        searched = set[bytes]()
         for _ in range(PROMISES):
             name, best = max(promises.items(), key=lambda item: item[1].value)
             next_ = _highest(cuts, self._unit * self._scale, box, self._scale) if best.value < ceiling else None

@@ -1,4 +1,4 @@
-"""The linear and the integer program of one window with both ends fixed, the strong levels of the milestone bound.
+"""The linear program of one window with both ends fixed, a level of the milestone bound.
 
 Source: the window model of the milestone bound M1 (a local polytope over device pairs with loads, ports and times).
 
@@ -11,7 +11,6 @@ used; S[j] start; L length. Rows, for times divided by a scale:
 * ports of k: sum of the durations of all y leaving k <= L, and of all y entering k <= L (not under ``delay``)
 * S[j] >= S[i] + sum_k p x[i,k] + sum c z[f,k,q] along every flow, without c along other arcs;
   sum_k H[j,k] x[j,k] <= S[j];  S[j] + sum_k (p + T)[j,k] x[j,k] <= L
-* messages of one operator, or to one operator, take turns (:mod:`.turns`)
 
 Proof: the 0/1 point of a schedule, with S its starts, satisfies every row. Loads of devices and ports fit into the
 window's length, and operators of a device run between its least head and L minus its least tail. Under
@@ -40,7 +39,6 @@ from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.rounding import SUMMATION
-from opweave.solvers.tree import least_whole
 
 SMALL, FEW = 30, 3
 """Operators of a window, and number of equal branches, up to which these stay apart. An average over a few branches
@@ -96,7 +94,9 @@ def branches_of(window: Window) -> Branches:
     order = first + np.argsort(labels[first:last], kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else []
     shared = _shared_tensors(window, np.where(inner, labels, -1))
-    kept, times, leader = np.ones(count, dtype=bool), np.ones(count), np.arange(count, dtype=np.int64)
+    kept = np.ones(count, dtype=bool)
+    times = np.ones(count)
+    leader = np.arange(count, dtype=np.int64)
     groups: dict[bytes, list[IntArray]] = {}
     for part in parts:
         groups.setdefault(_signature(window, part, shared), []).append(part)
@@ -145,18 +145,14 @@ def _signature(window: Window, part: IntArray, shared: BoolArray) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowProgram:
-    """The program of one window; minimise column ``length``.
+    """The linear program of one window.
 
     Attributes
     ----------
     linear
         Rows and columns; the upper bound of a column that has to be 0 is 0.
-    whole
-        Columns with whole values in every schedule.
-    times
-        Columns that are times; their largest value is the ceiling.
-    length
-        Position of L.
+    whole, times
+        Columns with whole values in every schedule, and columns that are times, at most the ceiling.
     x
         Columns of operators on devices, -1 for operators represented by another branch. Shape (operators, devices).
     scale
@@ -168,7 +164,6 @@ class WindowProgram:
     linear: LinearProgram
     whole: BoolArray
     times: BoolArray
-    length: int
     x: IntArray
     scale: float
     ceiling: float
@@ -201,7 +196,8 @@ class Builder:
         most = ceiling * (1.0 + SUMMATION)
         self.usable = self.reach.heads + self.arrays.seconds + self.reach.tails <= most
         self.possible = bool(self.usable.any(axis=1).all())
-        self.lower_bound, self.ceiling = lower_bound / self.scale, ceiling / self.scale
+        self.lower_bound = lower_bound / self.scale
+        self.ceiling = ceiling / self.scale
         self.p = np.where(self.usable, self.arrays.seconds, 0.0) / self.scale
         self.heads = np.where(self.usable, self.reach.heads, 0.0) / self.scale
         self.tails = np.where(self.usable, self.reach.tails, 0.0) / self.scale
@@ -226,7 +222,8 @@ class Builder:
         self.start[operators] = top + k + np.arange(len(operators))
         self.length = top + k + len(operators)
         seconds = durations(self.arrays)[self.flows]
-        source, target = self.arrays.source[self.flows], self.arrays.target[self.flows]
+        source = self.arrays.source[self.flows]
+        target = self.arrays.target[self.flows]
         before = np.where(self.usable, self.reach.heads + self.arrays.seconds, np.inf)[source]
         after = np.where(self.usable, self.arrays.seconds + self.reach.tails, np.inf)[target]
         linked = before[:, :, None] + seconds + after[:, None, :] <= self.ceiling * self.scale * (1.0 + SUMMATION)
@@ -294,7 +291,8 @@ class Builder:
             return
         _, first = np.unique(self.y.reshape(len(self.flows), -1)[:, 0], return_index=True)
         load = self._load(first)
-        sends, receives = self.most.open(np.zeros(self.devices)), self.most.open(np.zeros(self.devices))
+        sends = self.most.open(np.zeros(self.devices))
+        receives = self.most.open(np.zeros(self.devices))
         self.most.put(sends[None, :, None], self.y[first], load)
         self.most.put(receives[None, None, :], self.y[first], load)
         for rows in (sends, receives):
@@ -343,7 +341,7 @@ class Builder:
         cost = column_alone(self.length, columns)
         rows = (*self.equal.matrix(columns), *self.most.matrix(columns))
         linear = LinearProgram(cost, *rows, self.lower_bound * cost, self.upper)
-        return WindowProgram(linear, self.whole, self.times, self.length, self.x, self.scale, self.ceiling)
+        return WindowProgram(linear, self.whole, self.times, self.x, self.scale, self.ceiling)
 
 
 def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
@@ -353,12 +351,3 @@ def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
     """
     value = proved_minimum(program.linear, time_limit)
     return 0.0 if value is None else max(0.0, min(value, program.ceiling)) * program.scale
-
-
-def integer_bound(program: WindowProgram, time_limit: float) -> tuple[float, bool]:
-    """Seconds proved by the integer program within the time limit, and whether it was solved to the end.
-
-    Every leaf of the search is proved separately; see :mod:`opweave.solvers.tree`.
-    """
-    found = least_whole(program.linear, program.whole, program.times, program.ceiling, time_limit)
-    return max(0.0, found.bound) * program.scale, found.settled

@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, with_arcs
+from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, order_of_graph, with_arcs
+from opweave.solvers.placement.bounds.area import energetic
 from opweave.solvers.placement.bounds.critical_path import Reach, heads_of, longest, tails_of
-from opweave.solvers.placement.bounds.energetic import energetic
-from opweave.solvers.placement.ranks import order_of_graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +141,8 @@ def cut_window(arrays: PlacementArrays, members: IntArray, entry: int | None, ex
     ends = [[] if entry is None else [entry], members.tolist(), [] if exit_ is None else [exit_]]
     operators = np.asarray(list(chain.from_iterable(ends)), dtype=np.int64)
     local = {v: i for i, v in enumerate(operators.tolist())}
-    incoming, earlier = Adjacency(arrays.in_start, arrays.incoming), Adjacency(arrays.before_start, arrays.before)
+    incoming = Adjacency(arrays.in_start, arrays.incoming)
+    earlier = Adjacency(arrays.before_start, arrays.before)
     chosen = [f for v in local for f in incoming[v].tolist() if int(arrays.source[f]) in local]
     before = Adjacency.from_lists([sorted(local[u] for u in earlier[v].tolist() if u in local) for v in local])
     seconds = arrays.seconds[operators]
@@ -161,7 +161,8 @@ def _small_net(arrays: PlacementArrays, seconds: FloatArray, flows: IntArray, lo
     target = np.asarray([local[v] for v in arrays.target[flows].tolist()], dtype=np.int64)
     numbers: dict[int, int] = {}
     tensor = [numbers.setdefault(t, len(numbers)) for t in arrays.tensor[flows].tolist()]
-    incoming, outgoing = Adjacency.from_pairs(count, target, each), Adjacency.from_pairs(count, source, each)
+    incoming = Adjacency.from_pairs(count, target, each)
+    outgoing = Adjacency.from_pairs(count, source, each)
     return arrays._replace(
         seconds=np.ascontiguousarray(seconds),
         source=source,
@@ -279,10 +280,14 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     if not 2 <= count <= MOST_OPERATORS:
         return [Chain(np.zeros(0, dtype=np.int64), [order], 0.0)]
     reach = reachable(arrays, order)[np.ix_(order, order)]
-    work, numeric = arrays.seconds[order].min(axis=1), reach.astype(np.float32)
+    work = arrays.seconds[order].min(axis=1)
+    numeric = reach.astype(np.float32)
     after, before = numeric.sum(axis=1), numeric.sum(axis=0)
     chosen = np.sort(np.argsort(-after - before, kind="stable")[:MOST_MILESTONES])
-    rows, columns, own, number = numeric[chosen], numeric[:, chosen], work[chosen], len(chosen) + 2
+    rows = numeric[chosen]
+    columns = numeric[:, chosen]
+    own = work[chosen]
+    number = len(chosen) + 2
     # position 0 stands for the beginning of the plan, the last one for its end
     inside, size, follows = (
         np.zeros((number, number)),
@@ -343,5 +348,6 @@ def _members(reach: NDArray[np.bool_], chain: IntArray) -> list[IntArray]:
     """Positions strictly between consecutive milestones, before the first and after the last."""
     everything = np.ones(len(reach), dtype=bool)
     between = ~np.isin(np.arange(len(reach)), chain)
-    late, early = [everything, *reach[chain]], [*reach[:, chain].T, everything]
+    late = [everything, *reach[chain]]
+    early = [*reach[:, chain].T, everything]
     return [np.flatnonzero(after & before & between) for after, before in zip(late, early, strict=True)]

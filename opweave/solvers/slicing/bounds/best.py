@@ -63,11 +63,13 @@ def prove(instance: SlicingInstance, run: Run) -> None:
         count = sum(len(each.mode) for each in cells)
         if count == known:
             continue
-        known, value = count, by_position(instance, cells, alone, run.should_stop)
+        known = count
+        value = by_position(instance, cells, alone, run.should_stop)
         if value is None:
             return
         _report(run, value, "cuts by cells")
-        seconds, left = run.elapsed() - began, run.remaining()
+        seconds = run.elapsed() - began
+        left = run.remaining()
         if left is not None and GROWTH * seconds > left:
             return
 

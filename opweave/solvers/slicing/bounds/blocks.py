@@ -13,7 +13,6 @@ Let u be the shares of an operator (their sum is 1) and y_e those in which the p
   dimensions it is f - f y for a need of the fraction f, and f <= 1.
 
 So an operator takes at least the largest over its devices of ``intercept + slope u_k + sum of those bytes / rate``.
-With one shared channel the airtime is no less than any device's wait, so the same holds.
 """
 
 from __future__ import annotations
@@ -133,7 +132,8 @@ def _joined_share(instance: SlicingInstance, e: int, v: int) -> float:
     Channels of graph inputs that come from outside have none, nor have those of inputs of one channel, which every part
     needs anyway.
     """
-    bytes_of, channels = [], 0
+    bytes_of = []
+    channels = 0
     for f in range(int(instance.flow_start[v]), int(instance.flow_start[v + 1])):
         if _joins(instance, f, v):
             t = instance.tensor[f]
@@ -146,9 +146,13 @@ def _joined_share(instance: SlicingInstance, e: int, v: int) -> float:
 
 def _windows(instance: SlicingInstance, e: int, v: int) -> Constants:
     """Constants of a flow, by enumeration of all cuts along the rows."""
-    t, length = instance.tensor[e], int(instance.length[v, ROWS])
-    row, rows = float(instance.cell[t] * instance.channels[t]), int(instance.rows[t])
-    stride, padding, reach = int(instance.stride[e]), int(instance.padding[e]), int(instance.reach[e])
+    t = instance.tensor[e]
+    length = int(instance.length[v, ROWS])
+    row = float(instance.cell[t] * instance.channels[t])
+    rows = int(instance.rows[t])
+    stride = int(instance.stride[e])
+    padding = int(instance.padding[e])
+    reach = int(instance.reach[e])
     cut = np.arange(1, length, dtype=np.int64)
     above = cut * stride - np.maximum(0, cut * stride - padding)
     below = np.minimum(rows, (cut - 1) * stride - padding + reach) - cut * stride
@@ -164,7 +168,8 @@ def _most(instance: SlicingInstance) -> FloatArray:
     np.add.at(made, np.repeat(np.arange(instance.operators), np.diff(instance.made_start)), sizes[instance.made])
     shared = (instance.length[:, CHANNELS] > 0) | instance.whole
     weight = instance.weight.astype(np.float64)
-    fixed, growing = np.where(shared, 0.0, weight), made + np.where(shared, weight, 0.0)
+    fixed = np.where(shared, 0.0, weight)
+    growing = made + np.where(shared, weight, 0.0)
     capacity = np.where(instance.capacity == NO_LIMIT, np.inf, instance.capacity.astype(np.float64))
     room = capacity[None, :] - fixed[:, None]
     most = np.divide(room, growing[:, None], out=np.full(room.shape, np.inf), where=growing[:, None] > 0)

@@ -67,14 +67,18 @@ class Cells:
 def cells_of(instance: SlicingInstance, v: int, most: int) -> Cells:
     """At most ``most`` cells (or a single one for each dimension) that hold every way to cut an operator."""
     modes = [mode for mode in (ROWS, CHANNELS) if instance.length[v, mode] > 0]
-    low, high, mode = [], [], []
+    low = []
+    high = []
+    mode = []
     for each in modes:
         wanted = most if len(modes) == 1 else most * 3 // 4 if each == ROWS else most // 4
         found = _boxes(instance, v, each, max(wanted, 1))
         low.append(found[0])
         high.append(found[1])
         mode.append(np.full(len(found[0]), each, dtype=np.int64))
-    modes_of, lows, highs = np.concatenate(mode), np.concatenate(low), np.concatenate(high)
+    modes_of = np.concatenate(mode)
+    lows = np.concatenate(low)
+    highs = np.concatenate(high)
     seconds = _least_seconds(instance, v, modes_of, lows, highs)
     possible = np.isfinite(seconds)
     return Cells(modes_of[possible], lows[possible], highs[possible], seconds[possible])
@@ -92,7 +96,8 @@ def _boxes(instance: SlicingInstance, v: int, mode: int, most: int) -> tuple[Int
 @lru_cache(maxsize=256)
 def _finest(length: int, centres: tuple[int, ...], most: int) -> tuple[IntArray, IntArray]:
     """The finest grid of at most ``most`` boxes, by bisection over the growth of intervals."""
-    few, many = len(GROWTHS), -1
+    few = len(GROWTHS)
+    many = -1
     best = (np.asarray([[0] * (len(centres) + 1) + [length]]), np.asarray([[0] + [length] * (len(centres) + 1)]))
     while few - many > 1:
         middle = (few + many) // 2
@@ -100,7 +105,8 @@ def _finest(length: int, centres: tuple[int, ...], most: int) -> tuple[IntArray,
         if found is None:
             many = middle
         else:
-            few, best = middle, found
+            few = middle
+            best = found
     return best
 
 
@@ -113,16 +119,19 @@ def _grid(length: int, centres: tuple[int, ...], growth: float, most: int) -> tu
         starts = np.maximum(intervals[j, 0], low[i, -1])
         if len(i) > most:
             return None
-        low, high = np.column_stack([low[i], starts]), np.column_stack([high[i], intervals[j, 1]])
+        low = np.column_stack([low[i], starts])
+        high = np.column_stack([high[i], intervals[j, 1]])
     ends = np.full(len(low), length)
-    low, high = np.column_stack([low, ends]), np.column_stack([high, ends])
+    low = np.column_stack([low, ends])
+    high = np.column_stack([high, ends])
     high = np.minimum.accumulate(high[:, ::-1], axis=1)[:, ::-1]
     return np.ascontiguousarray(low), np.ascontiguousarray(high)
 
 
 def _intervals(centre: int, length: int, growth: float) -> list[tuple[int, int]]:
     """Intervals of positions 0 to length: both ends are single, and intervals widen away from the centre."""
-    found, width = [(0, 0), (length, length)], max(1, int(growth * length / NEAREST))
+    found = [(0, 0), (length, length)]
+    width = max(1, int(growth * length / NEAREST))
     at = start = max(1, min(centre, length - 1) - width // 2)
     while at < length:
         end = min(length - 1, at + max(width, int(growth * (at - centre))) - 1)
@@ -139,14 +148,16 @@ def _intervals(centre: int, length: int, growth: float) -> list[tuple[int, int]]
 def _least_seconds(instance: SlicingInstance, v: int, mode: IntArray, low: IntArray, high: IntArray) -> FloatArray:
     """Least compute time in every cell, by bisection over whole positions; inf if no device may take part."""
     length = instance.length[v][mode].astype(np.float64)[:, None]
-    least, most = np.maximum(0, low[:, 1:] - high[:, :-1]), high[:, 1:] - low[:, :-1]
+    least = np.maximum(0, low[:, 1:] - high[:, :-1])
+    most = high[:, 1:] - low[:, :-1]
     allowed = np.isfinite(instance.intercept[v])[None, :]
     fixed = np.where(allowed, instance.intercept[v], 0.0)
     slope = np.where(allowed, np.maximum(instance.slope[v], 0.0), 0.0)
     most = np.where(allowed, most, 0)
     impossible = (least > most).any(axis=1) | (most.sum(axis=1) < length[:, 0])
     forced = np.where(least > 0, fixed + slope * least / length, 0.0).max(axis=1)
-    below, above = forced, np.maximum(forced, np.where(most > 0, fixed + slope, 0.0).max(axis=1))
+    below = forced
+    above = np.maximum(forced, np.where(most > 0, fixed + slope, 0.0).max(axis=1))
 
     def enough(t: FloatArray) -> IntArray:
         spare = (t[:, None] - fixed) * length
@@ -158,7 +169,8 @@ def _least_seconds(instance: SlicingInstance, v: int, mode: IntArray, low: IntAr
     for _ in range(HALVINGS):
         middle = 0.5 * (below + above)
         reached = enough(middle)
-        below, above = np.where(reached, below, middle), np.where(reached, middle, above)
+        below = np.where(reached, below, middle)
+        above = np.where(reached, middle, above)
     return np.where(impossible, np.inf, below)
 
 
@@ -203,25 +215,31 @@ def pair_seconds(
     the seconds to receive the flow, and those of the slowest device, which computes as well. ``needs`` (2, devices) and
     ``done`` are memory.
     """
-    flows, times, devices = arrays.flows, arrays.times, weights.shape[1]
+    flows = arrays.flows
+    times = arrays.times
+    devices = weights.shape[1]
     whole = arrays.ops[flows[e, PRODUCER], WHOLE] == 1
     for s in range(len(low)):
         by_rows = modes[s] == ROWS
         across = flows[e, ALL_CHANNELS] if by_rows else flows[e, ALL_ROWS]
         for k in range(devices):
-            a, b = high[s, k], low[s, k + 1]
+            a = high[s, k]
+            b = low[s, k + 1]
             needs[0, k], needs[1, k], done[k] = 0, 0, 0.0
             if a >= b:
                 continue  # the part may be empty
             needs[0, k], needs[1, k] = need_of(flows, e, modes[s], a, b)
             done[k] = times[v, 0, k] + max(0.0, times[v, 1 + modes[s], k]) * (b - a)
         for q in range(len(held_low)):
-            mean, largest = 0.0, 0.0
+            mean = 0.0
+            largest = 0.0
             for k in range(devices):
-                need_low, need_high = float(needs[0, k]), float(needs[1, k])
+                need_low = float(needs[0, k])
+                need_high = float(needs[1, k])
                 seconds = done[k]
                 if need_high > need_low:
-                    first, end = held_low[q, k], held_high[q, k + 1]
+                    first = held_low[q, k]
+                    end = held_high[q, k + 1]
                     if whole:
                         lacking = 0.0 if end > first else need_high - need_low
                     elif modes[s] != held_modes[q]:
@@ -279,7 +297,8 @@ def by_position(
 
 def _flows(instance: SlicingInstance, v: int) -> list[int]:
     """Flows with a producer."""
-    first, end = int(instance.flow_start[v]), int(instance.flow_start[v + 1])
+    first = int(instance.flow_start[v])
+    end = int(instance.flow_start[v + 1])
     return [e for e in range(first, end) if instance.producer[e] >= 0]
 
 
@@ -287,10 +306,12 @@ def _pairs(
     instance: SlicingInstance, arrays: SlicingArrays, cells: list[Cells], v: int, e: int, weights: FloatArray
 ) -> FloatArray:
     """Mean seconds of receiving, and seconds of the slowest device, for every pair of cells."""
-    own, held = cells[v], cells[int(instance.producer[e])]
+    own = cells[v]
+    held = cells[int(instance.producer[e])]
     found = np.zeros((2, len(own.mode), len(held.mode)))
     devices = weights.shape[1]
-    reader, producer = (own.mode, own.low, own.high), (held.mode, held.low, held.high)
+    reader = (own.mode, own.low, own.high)
+    producer = (held.mode, held.low, held.high)
     memory = np.zeros((2, devices), dtype=np.int64), np.zeros(devices)
     pair_seconds(arrays, v, e, *reader, *producer, weights, *memory, found)
     return found

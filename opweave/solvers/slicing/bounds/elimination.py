@@ -47,7 +47,8 @@ class Elimination:
 
     def least(self, should_stop: Callable[[], bool]) -> float | None:
         """The minimum, or a lower bound of it; None when stopped before."""
-        left, value = set(range(len(self.single))), 0.0
+        left = set(range(len(self.single)))
+        value = 0.0
         while left:
             if should_stop():
                 return None
@@ -75,7 +76,8 @@ class Elimination:
         self, i: int, first: FloatArray, second: FloatArray, should_stop: Callable[[], bool]
     ) -> FloatArray | None:
         found = np.full((first.shape[1], second.shape[1]), np.inf)
-        left, right = np.ascontiguousarray(first + self.single[i][:, None]), np.ascontiguousarray(second)
+        left = np.ascontiguousarray(first + self.single[i][:, None])
+        right = np.ascontiguousarray(second)
         rows = max(1, PIECE // max(1, right.size))
         for row in range(0, len(found), rows):
             if should_stop():

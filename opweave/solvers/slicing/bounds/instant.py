@@ -116,7 +116,8 @@ class _Team(NamedTuple):
         spare = t[:, None] - self.fixed
         with np.errstate(over="ignore"):  # the least numbers of all
             room = np.divide(spare, self.slope, out=np.full(spare.shape, np.inf), where=self.slope > 0)
-            top, offset = np.minimum(self.most, room), self.extra - self.rate * spare
+            top = np.minimum(self.most, room)
+            offset = self.extra - self.rate * spare
             free = np.divide(-offset, self.steep, out=np.full(spare.shape, np.inf), where=self.steep > 0)
         free = np.minimum(np.maximum(free, self.least), top)
         budget = self.held - np.maximum(0.0, self.steep * self.least + offset).sum(axis=1)
@@ -129,7 +130,8 @@ class _Team(NamedTuple):
             with np.errstate(over="ignore"):
                 paid = np.divide(budget, steep, out=np.full(len(steep), np.inf), where=steep > 0)
             grown = np.minimum(grown, paid)
-            left, budget = left - grown, budget - grown * np.maximum(0.0, steep)
+            left = left - grown
+            budget = budget - grown * np.maximum(0.0, steep)
         return np.asarray(able & (left <= LOST))
 
 
@@ -153,7 +155,9 @@ def _team(blocks: Blocks, rows: IntArray, members: tuple[int, ...]) -> tuple[_Te
     """Operators on a set of devices, and a time in which each ends if any time is possible."""
     chosen = list(members)
     held, share, extra = _needs(blocks, rows, members)
-    rate, fixed, slope = blocks.rate[chosen], blocks.intercept[rows][:, chosen], blocks.slope[rows][:, chosen]
+    rate = blocks.rate[chosen]
+    fixed = blocks.intercept[rows][:, chosen]
+    slope = blocks.slope[rows][:, chosen]
     lost = LOST * (held + share + np.abs(extra).max(axis=1))
     most = blocks.most[rows][:, chosen]
     need = share[:, None]
@@ -176,5 +180,6 @@ def _halved(team: _Team, high: FloatArray) -> FloatArray:
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         possible = team.possible(middle)
-        low, high = np.where(possible, low, middle), np.where(possible, middle, high)
+        low = np.where(possible, low, middle)
+        high = np.where(possible, middle, high)
     return low

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-import pytest
 
-from opweave.adapters.report.figures import png
 from opweave.adapters.report.views import show
-from opweave.problems.errors import InvalidInputError
-from opweave.problems.graph import OpGraph
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
-from opweave.problems.result import Result, Status
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.result import Result
 
 
 def _texts(problem: MemoryOrdering, result: Result[Ordering]) -> list[str]:
@@ -33,26 +27,3 @@ def test_both_orders_the_bound_and_the_peaks_are_named(problem: MemoryOrdering, 
 def test_the_curves_are_the_profiles(problem: MemoryOrdering, result: Result[Ordering]) -> None:
     curves = [patch.get_data().values for patch in show(problem, result).figure().axes[0].patches]
     assert any(np.array_equal(values, [11, 12, 14, 14, 4]) for values in curves)
-
-
-def test_one_curve_when_the_given_order_is_the_best(problem: MemoryOrdering, result: Result[Ordering]) -> None:
-    same = result.model_copy(update={"solution": given_order(problem), "objective": 23, "status": Status.FEASIBLE})
-    texts = _texts(problem, same)
-    assert any(text.startswith("given order, and best found") for text in texts)
-    assert "as good as the given order" in texts[0]
-
-
-def test_pyplot_stays_untouched(problem: MemoryOrdering, result: Result[Ordering]) -> None:
-    loaded = set(sys.modules)
-    assert png(show(problem, result).figure()).startswith(b"\x89PNG")
-    assert "matplotlib.pyplot" not in set(sys.modules) - loaded
-
-
-def test_names_with_dollar_signs_are_no_formulas(graph: OpGraph, result: Result[Ordering]) -> None:
-    odd = MemoryOrdering(graph=type(graph).model_validate(graph.model_dump() | {"name": r"$\frac{net$ _^"}))
-    assert png(show(odd, result).figure())
-
-
-def test_no_solution_no_picture(problem: MemoryOrdering, result: Result[Ordering]) -> None:
-    with pytest.raises(InvalidInputError, match="no solution"):
-        show(problem, result.model_copy(update={"solution": None})).figure()

@@ -6,30 +6,12 @@ import json
 from itertools import pairwise
 
 from opweave.adapters.report.views import show
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.result import Result
 
 # Bytes by hand for grow a, shrink a, grow b, shrink b, join (x 1, a 10, b 12, a1 1, b1 1, y 2).
 STABLE = [1 + 10, 1 + 10 + 1, 1 + 1 + 12, 1 + 12 + 1, 1 + 1 + 2]
 TRANSIENT = [1 + 10, 1 + 1, 1 + 12, 1 + 1, 2]
-
-
-def test_the_given_order_is_the_models_own(problem: MemoryOrdering) -> None:
-    assert given_order(problem).order == ("grow a", "grow b", "shrink a", "shrink b", "join")
-
-
-def test_a_given_order_that_breaks_a_dependence_is_mended(problem: MemoryOrdering) -> None:
-    graph = problem.graph
-    turned = MemoryOrdering(graph=type(graph).model_validate(graph.model_dump() | {"operators": graph.operators[::-1]}))
-    assert turned.evaluate(given_order(turned)).feasible
-
-
-def test_every_step_has_its_bytes(problem: MemoryOrdering, result: Result[Ordering]) -> None:
-    assert result.solution is not None
-    plan = show(problem, result).plan()
-    steps = plan["operators"]
-    assert [step["held_bytes"] for step in steps] == STABLE
-    assert (plan["peak_bytes"], [step["operator"] for step in steps]) == (14, list(result.solution.order))
 
 
 def test_the_trace_shows_operators_and_live_bytes(problem: MemoryOrdering, result: Result[Ordering]) -> None:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from opweave.formulations.placement.instance import shortage
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
-from opweave.solvers import registry
-from opweave.solvers.registry import Solver
-from opweave.solvers.run import Outcome, Run
 from tests.adapters.report.placement.schedules import schedule_on
 
 NAMES = ("stem", "left 1", "right 1", "right 2", "right 3", "left 2", "left 3", "right 4", "right 5", "join")
@@ -84,41 +78,3 @@ def result_of(problem: Placement, schedule: Schedule, bound: float | None = None
 def result(problem: Placement) -> Result[Schedule]:
     """The left branch on b: 7 operators on a, 14 ms, and nothing waits for b."""
     return result_of(problem, schedule_on(problem, LEFT_ON_B), bound=0.012)
-
-
-def _solve_auto(problem: Placement, run: Run) -> Outcome:
-    reason = shortage(problem)
-    if reason is not None:
-        return Outcome(infeasible=True, reason=reason)
-    able = {name: list(devices) for name, devices in problem.known_seconds.items()}
-    for constraint in problem.constraints:
-        if constraint.kind == "pin":
-            able[constraint.op] = [constraint.device]  # type: ignore[attr-defined]
-    schedule = schedule_on(problem, {name: devices[0] for name, devices in able.items()})
-    run.found(schedule, problem.evaluate(schedule).objective or 0.0)
-    return Outcome()
-
-
-@pytest.fixture
-def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only this solver by two names: everything on its first device or where it is pinned."""
-    fakes = [
-        Solver(
-            name,
-            "placement",
-            "plan",
-            _solve_auto,
-            "the first device",
-            supports=("any", "violations"),
-            baseline=name != "auto",
-        )
-        for name in ("auto", "one_device")
-    ]
-    monkeypatch.setattr(registry, "_KINDS", ())
-    monkeypatch.setattr(registry, "_SOLVERS", {("placement", fake.name): fake for fake in fakes})
-    monkeypatch.setattr(registry, "expressible", lambda *_: True)
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path

@@ -15,31 +15,24 @@ def schedule_on(problem: Placement, device: Mapping[str, str]) -> Schedule:
     free: dict[tuple[str, str], float] = {}
     start: dict[str, float] = {}
     end: dict[str, float] = {}
-    arrived: dict[tuple[str, str, str | None], Transfer] = {}
+    arrived: dict[tuple[str, str], Transfer] = {}
     for index in topological_order(graph.arrays.successors):
         op = graph.operators[index]
         here = device[op.id]
         ready = free.get(("run", here), 0.0)
         for tensor in dict.fromkeys(op.inputs):
             maker = graph.producer.get(tensor)
-            if maker is None:
-                continue
-            if device[maker] == here:
-                ready = max(ready, end[maker])
+            if maker is None or device[maker] == here:
+                ready = max(ready, end.get(maker, 0.0))
                 continue
             there = device[maker]
-            consumer = op.id if problem.transfers == "one_port_edge" else None
-            if (tensor, here, consumer) not in arrived:
-                begin = end[maker]
-                if problem.transfers != "delay":
-                    begin = max(begin, free.get(("send", there), 0.0), free.get(("receive", here), 0.0))
+            if (tensor, here) not in arrived:
+                begin = max(end[maker], free.get(("send", there), 0.0), free.get(("receive", here), 0.0))
                 until = begin + cluster.transfer_seconds(size[tensor], there, here)
                 free["send", there] = free["receive", here] = until
-                arrived[tensor, here, consumer] = Transfer(
-                    tensor=tensor, consumer=consumer, source=there, target=here, start=begin, end=until
-                )
-            ready = max(ready, arrived[tensor, here, consumer].end)
+                sent = Transfer(tensor=tensor, source=there, target=here, start=begin, end=until)
+                arrived[tensor, here] = sent
+            ready = max(ready, arrived[tensor, here].end)
         start[op.id], end[op.id] = ready, ready + problem.known_seconds[op.id][here]
         free["run", here] = end[op.id]
-    sent = () if problem.transfers == "delay" else tuple(arrived.values())
-    return Schedule(device=dict(device), start=start, transfers=sent)
+    return Schedule(device=dict(device), start=start, transfers=tuple(arrived.values()))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 import opweave as ow
-from opweave.adapters.report.views import show
-from opweave.adapters.report.wording import Alone, verdict
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of
@@ -27,12 +23,6 @@ def test_splitting_that_pays(problem: Placement, result: Result[Schedule]) -> No
     assert "No placement can be more than 20 % shorter (by hand)." in text
 
 
-def test_a_gain_that_rounds_to_nothing_is_called_little() -> None:
-    alone = Alone("a", 1.0)
-    assert verdict(0.999, ["a", "b"], alone, 2) == "Splitting gains little: device 'a' alone takes 1 s."
-    assert "pays" in verdict(0.99, ["a", "b"], alone, 2)
-
-
 def test_one_device_is_the_best(problem: Placement) -> None:
     alone = result_of(problem, schedule_on(problem, dict.fromkeys(NAMES, "a")), bound=0.02)
     text = ow.explain(problem, alone.model_copy(update={"bound": alone.objective, "status": ow.Status.OPTIMAL}))
@@ -47,17 +37,6 @@ def test_splitting_that_does_not_pay(problem: Placement) -> None:
     assert "Nothing is proved" in text
 
 
-def test_a_port_that_holds_everything_up() -> None:
-    slow = fork().cluster.model_dump() | {"bandwidth": [[0, 1e4, 1e4], [1e4, 0, 1e4], [1e4, 1e4, 0]]}
-    problem = changed(cluster=slow)
-    text = ow.explain(problem, result_of(problem, schedule_on(problem, LEFT_ON_B)))
-    assert "The bottleneck is the critical path" in text
-    every_second = {name: "ab"[i % 2] for i, name in enumerate(NAMES)}
-    text = ow.explain(problem, result_of(problem, schedule_on(problem, every_second)))
-    assert "sending" in text
-    assert "waits for a port" in text
-
-
 def test_memory_that_is_full_is_named() -> None:
     devices = fork().cluster.model_dump()["devices"]
     devices[0]["memory_bytes"] = 21_000
@@ -65,22 +44,6 @@ def test_memory_that_is_full_is_named() -> None:
     text = ow.explain(problem, result_of(problem, schedule_on(problem, LEFT_ON_B)))
     assert "Memory binds on 'a': 20.51 KiB of 20.51 KiB (100 %)." in text
     assert "No single device may run the whole model" in text  # a and b are too small, and times on c are unknown
-
-
-def alone_in(problem: Placement) -> Alone | None:
-    return show(problem, Result(problem="placement", status="unknown", termination="completed", solver="fake")).alone
-
-
-def test_the_best_single_device_obeys_the_rules(problem: Placement) -> None:
-    assert alone_in(problem) == ("a", pytest.approx(0.02))
-    roomy = fork().cluster.model_dump()
-    roomy["devices"][1]["memory_bytes"] = 40_000
-    forbidden = changed(cluster=roomy, constraints=[ow.Forbid(op="stem", device="a")])
-    assert alone_in(forbidden) == ("b", pytest.approx(0.03))
-    ordered = changed(constraints=[ow.Precede(before="right 5", after="left 1")])
-    assert alone_in(ordered) == ("a", pytest.approx(0.02))
-    circle = changed(constraints=[ow.Precede(before="join", after="stem")])
-    assert alone_in(circle) is None
 
 
 def test_why_nothing_fits() -> None:
@@ -94,26 +57,3 @@ def test_why_nothing_fits() -> None:
     assert "No placement obeys all rules: the solver's own words. ow.conflict" in ow.explain(problem, said)
     unknown = Result[Schedule](problem="placement", status="unknown", termination="time_limit", solver="fake")
     assert ow.explain(fork(), unknown) == "No placement was found (time limit)."
-
-
-def solved(*names: str, devices: str = "a") -> str:
-    """Explain the plan for operators of a second each that have nothing to do with each other."""
-    problem = Placement(
-        graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id=name) for name in names]),
-        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in devices], shared=1.0),
-        costs=ow.Costs(operators=names, devices=tuple(devices), table=[[1.0] * len(devices) for _ in names]),
-    )
-    return ow.explain(problem, ow.solve(problem, solver="auto"))
-
-
-def test_one_device_and_one_step() -> None:
-    text = solved("p")
-    assert "The plan takes 1 s on 1 of 1 device." in text
-    assert "Nothing can be split: 'a' is the only device." in text
-    assert "The critical path of 1 step is 100 % computing on 'a'." in text
-
-
-def test_nothing_to_explain() -> None:
-    text = solved(devices="ab")
-    assert "The graph has no operators, so there is nothing to split." in text
-    assert "alone" not in text

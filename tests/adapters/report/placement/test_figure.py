@@ -13,7 +13,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
-from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of
+from tests.adapters.report.placement.conftest import NAMES, result_of
 from tests.adapters.report.placement.schedules import schedule_on
 
 
@@ -52,12 +52,6 @@ def test_the_words_are_there(problem: Placement, result: Result[Schedule]) -> No
     assert {"stem", "right 1", "join"} <= {text.get_text() for text in axes.texts}
 
 
-def test_overlapping_transfers_share_a_row() -> None:
-    problem = Placement.model_validate(fork().model_dump() | {"transfers": "delay"})
-    where = LEFT_ON_B | {"right 1": "b"}
-    assert png(show(problem, result_of(problem, schedule_on(problem, where))).figure()).startswith(b"\x89PNG")
-
-
 def test_many_devices_and_names_with_dollar_signs() -> None:
     devices = [Device(name=f"$gpu{index}_$^") for index in range(40)]
     graph = OpGraph(name=r"$\frac{net$", tensors=[], operators=[Operator(id=f"$op_{index}") for index in range(30)])
@@ -79,13 +73,3 @@ def test_plans_that_take_no_time(names: tuple[str, ...]) -> None:
     assert view.explain()
     assert view.rows()
     assert view.trace()
-
-
-def test_the_title_of_nothing() -> None:
-    empty = Placement(
-        graph=OpGraph(tensors=[], operators=[]),
-        cluster=Cluster(devices=[Device(name="a")]),
-        costs=Costs(operators=(), devices=("a",), table=()),
-    )
-    axes = show(empty, result_of(empty, Schedule(device={}, start={}))).figure().axes[0]
-    assert axes.get_title(loc="left") == "graph: 0 s"

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from opweave.adapters.report.timeline_tables import lanes
 from opweave.adapters.report.views import show
-from opweave.problems.placement.spec import Placement, Schedule, Transfer
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, Timeline
-from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of
-from tests.adapters.report.placement.schedules import schedule_on
+from tests.adapters.report.placement.conftest import NAMES
 
 
 def test_the_plan_lists_every_operator_and_transfer(problem: Placement, result: Result[Schedule]) -> None:
@@ -42,26 +41,6 @@ def test_a_row_for_each_device(problem: Placement, result: Result[Schedule]) -> 
     (section,) = show(problem, result).sections()
     assert len(section.rows) == 3
     assert section.rows[1][:3] == ("b", "3", "9 ms (60 %)")
-
-
-def test_transfers_that_a_schedule_leaves_out_are_added() -> None:
-    problem = Placement.model_validate(fork().model_dump() | {"transfers": "delay"})
-    schedule = schedule_on(problem, LEFT_ON_B)
-    assert schedule.transfers == ()
-    view = show(problem, result_of(problem, schedule))
-    times = [(one["tensor"], round(one["start"], 9), round(one["end"], 9)) for one in view.plan()["transfers"]]
-    assert times == [("stem", 0.002, 0.003), ("left 3", 0.012, 0.013)]
-
-
-def test_transfers_that_a_schedule_lists_in_part_are_completed() -> None:
-    problem = Placement.model_validate({**fork().model_dump(), "transfers": "delay"})
-    whole = schedule_on(problem, LEFT_ON_B)
-    bare = whole.model_copy(update={"transfers": ()})
-    every = show(problem, result_of(problem, bare)).plan()["transfers"]
-    assert len(every) == 2
-    first = {name: every[0][name] for name in ("tensor", "source", "target", "start", "end")}
-    part = bare.model_copy(update={"transfers": (Transfer(**first),)})
-    assert show(problem, result_of(problem, part)).plan()["transfers"] == every
 
 
 def test_the_trace_has_a_track_for_each_device_and_port(problem: Placement, result: Result[Schedule]) -> None:

@@ -21,27 +21,12 @@ def graph_of(reads: list[list[int]], modules: list[str]) -> ow.OpGraph:
     return ow.OpGraph(tensors=tensors, operators=ops)
 
 
-def test_a_chain_is_one_row() -> None:
-    found = drawing(graph_of([[k - 1] for k in range(60)], [""] * 60))
-    assert found.names == [""]
-    assert found.inside == [-1] + [0] * 60
-    assert found.column[1:] == list(range(60))
-    assert set(found.row) == {0.0}
-
-
 def test_modules_have_what_stands_in_them() -> None:
     found = drawing(ladder())
     assert found.names == ["", *(f"layers.{layer}" for layer in range(10))]
     assert found.inside == [-1] + [0] * 10 + [1 + op // 4 for op in range(40)]
     norm, conv, act, add = found.column[11:15]
     assert norm == conv - 1 == act - 2 == add - 3 == 0
-
-
-def test_modules_of_modules_are_named_once() -> None:
-    modules = [f"net.{block}.{part}" for block in "ab" for part in ("left", "right") for _ in range(3)]
-    found = drawing(graph_of([[k - 1] for k in range(12)], modules))
-    assert found.names == ["", "net.a", "net.b", "left", "right", "left", "right"]
-    assert found.inside[:7] == [-1, 0, 0, 1, 1, 2, 2]
 
 
 @given(

@@ -195,42 +195,6 @@ def test_modules_unfold_and_fold_where_they_stand(opened: Open) -> None:
     assert browser.js(SHOWN) == LAYERS
 
 
-def test_no_two_things_overlap_in_the_model(opened: Open) -> None:
-    """Whatever is open, what stands in a module lies in it, and beside everything else in it."""
-    browser = opened(placed())
-    for some in ([], [1], [2, 3, 9], list(range(1, 11))):
-        browser.js(f"views.model.unfold([0, ...{some}])")
-        browser.settle()
-        boxes = browser.js("views.model.shown.map((item) => [graph.inside[item], ...views.model.box(item)])")
-        around = dict(zip(browser.js("views.model.shown"), boxes, strict=True))
-        for item, (module, left, top, wide, tall) in around.items():
-            if module:
-                _, outer_left, outer_top, outer_wide, outer_tall = around[module]
-                assert outer_left < left and left + wide < outer_left + outer_wide
-                assert outer_top < top and top + tall < outer_top + outer_tall
-            for other, (other_module, x, y, width, height) in around.items():
-                if other != item and other_module == module:
-                    assert x >= left + wide or left >= x + width or y >= top + tall or top >= y + height
-
-
-def test_the_model_can_be_used_with_keys(opened: Open) -> None:
-    browser = opened(placed())
-    browser.js(FOLDED)
-    browser.js("document.querySelector('#model canvas').focus()")
-    for key in (".", ".", "Enter", "."):
-        browser.press(key)
-    assert browser.js("views.model.open.has(2)")
-    browser.press("]")
-    assert len(browser.js(SHOWN)) == 50
-    browser.js("selectOperator(5)")
-    browser.js(FOLDED)
-    browser.settle()
-    browser.press("f")  # unfolds what is around it
-    assert browser.js(SHOWN)[2:6] == [f"layers.1.{kind}" for kind in ("norm", "conv", "act", "add")]
-    x, y = browser.js("(([x, y, w, h]) => [x + w / 2, y + h / 2])(views.model.box(itemOf(5)))")
-    assert browser.js(f"views.model.at({x}, {y}) === itemOf(5)")
-
-
 def test_everything_has_a_name_and_a_role(opened: Open) -> None:
     """A screen reader finds a name on whatever can be used, and only children that their parents may have."""
     for case in (placed, piped, laid_out):
@@ -258,35 +222,6 @@ def test_before_and_after_side_by_side(opened: Open) -> None:
     assert browser.js("views.memory.front.name") == "given order"
 
 
-def test_the_theme_follows_the_system_and_the_switch(opened: Open) -> None:
-    browser = opened(ordered(), theme="dark")
-    ground = "getComputedStyle(document.body).backgroundColor"
-    dark = browser.js(ground)
-    browser.js("document.getElementById('theme').click()")
-    assert browser.js("document.documentElement.dataset.theme") == "light"
-    assert browser.js(ground) != dark
-    browser("Page.reload")
-    browser.wait("document.body?.dataset.ready === 'yes'")
-    assert browser.js("document.documentElement.dataset.theme") == "light"  # remembered
-
-
-def test_without_a_memory_the_theme_is_that_of_the_system(opened: Open) -> None:
-    browser = opened(ordered(), theme="dark")
-    browser.js("void Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('refused') } })")
-    browser.js("setUpTheme()")
-    assert browser.js("document.documentElement.dataset.theme") == "dark"
-    browser.js("document.getElementById('theme').click()")  # two listeners now: there and back
-    assert browser.js("document.documentElement.dataset.theme") == "dark"
-
-
-def test_no_device_has_the_colour_of_another_or_of_a_mark(opened: Open) -> None:
-    for theme in ("light", "dark"):
-        browser = opened(placed(), theme=theme)
-        used = browser.js("[1, 2, 3, 4, 5, 6, 'mark', 'ink', 'neutral', 'accent'].map((name) => hues[name])")
-        assert all(used)
-        assert len(set(used)) == len(used)
-
-
 HOSTILE = [
     "</script><script>window.broken = 1</script>",
     "'\"<img src=x onerror=alert(1)>&amp;",
@@ -312,13 +247,6 @@ def test_hostile_names_are_only_texts(opened: Open) -> None:
     assert browser.js("document.querySelector('#details h2').textContent") == HOSTILE[-1]
     assert browser.js("Math.max(...graph.operators.map((name) => name.length))") == 160
     assert browser.js("document.documentElement.scrollWidth") <= 390
-
-
-@pytest.mark.parametrize("sizes", [(0, 1), (1, 1), (3, 40)])
-def test_nothing_and_little_can_be_shown(sizes: tuple[int, int], opened: Open) -> None:
-    own = user_problem(*sizes)
-    browser = opened(result_of(own).of_problem(own))
-    assert browser.js("document.body.dataset.ready") == "yes"
 
 
 def test_without_a_solution_the_model_is_shown(opened: Open) -> None:
