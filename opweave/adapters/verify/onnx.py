@@ -259,8 +259,7 @@ def run_fresh(task: Task, _: Callable[[object], None]) -> tuple[float, int, int 
 def _peak_of_process() -> int:
     """Largest resident memory of this process so far; Linux's usual counter also contains that of the parent."""
     status = Path("/proc/self/status")
-    if status.is_file():
-        kibibytes = re.search(r"^VmHWM:\s+(\d+)", status.read_text(encoding="ascii"), re.MULTILINE)
-        if kibibytes is not None:
-            return int(kibibytes[1]) * 1024
+    kibibytes = re.search(r"^VmHWM:\s+(\d+)", status.read_text("ascii") if status.is_file() else "", re.MULTILINE)
+    if kibibytes is not None:
+        return int(kibibytes[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
