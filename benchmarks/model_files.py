@@ -71,10 +71,14 @@ def _tokens(model: LanguageModel, context: int, devices: str, moved: Callable[[s
     rig = ow.llm.rig_of(devices)
     problem, names = fastest_pass(model, rig, Workload(context=context)), [each.name for each in rig.cluster.devices]
     homes = {op: names[-1 if moved(op) else 0] for op in problem.known_seconds}
-    seconds = sum(row[homes[op]] for op, row in problem.known_seconds.items())
+    seconds: float = sum(row[homes[op]] for op, row in problem.known_seconds.items())
     chain = list(homes.values())
     sent = [problem.cluster.transfer_seconds(model.hidden_bytes, a, b) for a, b in pairwise(chain) if a != b]
     return 1 / (seconds + sum(sent))
+
+
+def _begins(words: tuple[str, ...]) -> Callable[[str], bool]:
+    return lambda op: op.startswith(words)
 
 
 def published_speeds() -> Iterator[Speed]:
@@ -88,7 +92,7 @@ def published_speeds() -> Iterator[Speed]:
     for device, card, host, name, file, layers, what, context, tokens, source in runs["split"]:
         gone = tuple(f"layers.{n}.{'experts' if what == 'experts' else ''}" for n in range(layers))
         devices = f"rtx3090:999GiB@{card}GB/s,host:999GiB@{host}GB/s"
-        found = _tokens(_in_file(facts, name, file), context, devices, lambda op, gone=gone: op.startswith(gone))
+        found = _tokens(_in_file(facts, name, file), context, devices, _begins(gone))
         yield Speed(device, f"{name} {file}, {what} of {layers} layers on the host", tokens, found, sources[source])
 
 

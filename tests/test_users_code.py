@@ -72,7 +72,7 @@ def test_the_referee_names_it_too() -> None:
     ("rule", "kind", "solver"),
     [
         (InModels(), "pipeline", "highs"),
-        (InModels(), "batched_mapping", "cp-sat"),
+        (InModels(), "placement", "cp-sat"),
         (InModels(), "slicing", "highs"),
         (InOrders(), "placement", "heft"),
         (InOrders(), "memory_ordering", "auto"),

@@ -142,7 +142,8 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
     """
     for constraint in problem.constraints:
         if not expressible(type(constraint), solver.supports):
-            able = [row.name for row in load_solvers(problem.kind) if expressible(type(constraint), row.supports)]
+            rows = [row for row in load_solvers(problem.kind) if expressible(type(constraint), row.supports)]
+            able = sorted((row.name for row in rows), key=lambda name: name != "auto")
             raise UnsupportedConstraintError(
                 f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
                 f"these can: {', '.join(able) or 'none'}; {how_to_express(type(constraint), solver.supports)}"

@@ -142,15 +142,14 @@ class _Team:
                 index: {name: feeds[index][name] for part in own if part.turn(index) == device for name in part.given}
                 for index in todo
             }
-            parts = [part if part in own else replace(part, model=b"") for part in plan.parts]
-            loads[device] = parts, inputs
+            loads[device] = [part if part in own else replace(part, model=b"") for part in plan.parts], inputs
             needed[device] = sum(len(part.model) for part in own)
             needed[device] += sum(each.nbytes for row in inputs.values() for each in row.values())
         self.workers.check_room(needed)
         given = {}
         for device, row in self.workers.about.items():
             load = self.workers.client.scatter([loads[device]], workers=[row["address"]], direct=True, hash=False)[0]
-            links = None if plan.links is None else plan.links[device]
+            links = None if plan.links is None else plan.links.get(device, {})
             given[device] = device, load, threads, links, plan.alone
         self.stations = self.workers.ask(Station, given, actor=True)
         shared = self.stations[plan.devices[0]] if plan.shared else None

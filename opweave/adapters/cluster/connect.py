@@ -72,8 +72,6 @@ def _local(names: Sequence[str]) -> Any:
     """Workers on this machine, one process and one thread each; they listen on the loopback address only."""
     from distributed import Nanny, Scheduler, SpecCluster
 
-    if not names:
-        raise InvalidInputError("no worker is asked for; ask for at least one")
     nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
     try:
         return SpecCluster(
@@ -100,7 +98,7 @@ class Workers:
     Raises
     ------
     InvalidInputError
-        When a device has no worker, or two workers have one name.
+        When a device has no worker.
     EngineError
         When the scheduler does not answer.
 
@@ -126,12 +124,10 @@ class Workers:
         self.about = {device: found[device] for device in devices or sorted(found)}
 
     def there(self) -> dict[str, Mapping[str, Any]]:
-        """All workers that are there now, by name.
+        """All workers that are there now, by name; a scheduler refuses a second one of the same name.
 
         Raises
         ------
-        InvalidInputError
-            When two workers have one name.
         EngineError
             When the scheduler does not answer.
         """
@@ -139,13 +135,7 @@ class Workers:
             known = self.client.sync(self.client.scheduler.identity, n_workers=-1)
         except OSError as error:
             raise EngineError(f"the scheduler is gone: {error}") from None
-        found: dict[str, Mapping[str, Any]] = {}
-        for address, row in known["workers"].items():
-            name = str(row["name"])
-            if name in found:
-                raise InvalidInputError(f"several workers are named {name!r}; give each device a name of its own")
-            found[name] = {**row, "address": address}
-        return found
+        return {str(row["name"]): {**row, "address": address} for address, row in known["workers"].items()}
 
     def loss(self, wait: float = 0.0) -> LostError | None:
         """The first worker that is no longer where it was; the scheduler may hear of that a little late."""
@@ -169,7 +159,7 @@ class Workers:
             time.sleep(0.005)
             for name, future in futures.items():
                 try:
-                    if future.done():
+                    if name not in found and future.done():
                         found[name] = future.result()
                 except Exception as error:
                     why = f"worker {name!r} failed: {' '.join(str(error).split())[:300]}"

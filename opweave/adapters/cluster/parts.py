@@ -16,7 +16,7 @@ from opweave.adapters.onnx.pieces import Piece, split_onnx
 from opweave.adapters.runtimes.groups import Group
 from opweave.adapters.verify.parts import parts_of
 from opweave.problems.cluster import Cluster
-from opweave.problems.errors import LimitExceededError
+from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 
@@ -126,7 +126,7 @@ def plan_of(
         whole.outputs,
         file,
         one_by_one=pipeline is None or pipeline.objective == "latency",
-        links=None if emulate is None else _links(emulate, 1.0 if pipeline is None else pipeline.compression),
+        links=None if emulate is None else _links(parts, emulate, 1.0 if pipeline is None else pipeline.compression),
         shared=emulate is not None and pipeline is not None and pipeline.channel == "shared",
         alone=emulate is not None and pipeline is not None and pipeline.load == "sum",
     )
@@ -157,12 +157,22 @@ def _needed(readers: Sequence[Piece], number: int, home: Mapping[str, int]) -> t
     return tuple(name for name in names if home.get(name, number) < number)
 
 
-def _links(cluster: Cluster, compression: float) -> Links:
-    """The links of a cluster, or the best chains of them."""
+def _links(parts: Sequence[Part], cluster: Cluster, compression: float) -> Links:
+    """The links of a cluster, or the best chains of them.
+
+    Raises
+    ------
+    InvalidInputError
+        When one is missing that the parts need.
+    """
     names, rates, latencies = list(cluster.device_index), cluster.effective_bandwidth, cluster.effective_latency
     links: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in names}
     for a, b in np.argwhere(rates > 0.0).tolist():
         links[names[a]][names[b]] = float(latencies[a, b]), float(rates[a, b]) * compression
+    for part in parts:
+        for target in {device for k in part.routes if k != RESULT for device in parts[k].devices}:
+            if target not in links.get(part.devices[0], {}):
+                raise InvalidInputError(f"the cluster to emulate lacks a link from {part.devices[0]!r} to {target!r}")
     return links
 
 

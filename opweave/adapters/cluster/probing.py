@@ -128,6 +128,7 @@ def probe(
     if len(devices) < 2:
         return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes)), costs, {})
     links, how, settings = _links(client, list(workers.about), sizes)
+    notes["settings for a pipeline"] = " ".join(f"--{name} {value}" for name, value in settings.items()) or "none"
     return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes | how), **links), costs, settings)
 
 

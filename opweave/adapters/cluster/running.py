@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from opweave.adapters.cluster.carry import PATIENCE, Observer, carry_out
 from opweave.adapters.cluster.compare import ClusterRun, compared, measured_timeline, with_measured_times
 from opweave.adapters.cluster.parts import Plan, plan_of, random_inputs
 from opweave.adapters.cluster.station import Tensors, open_part
 from opweave.adapters.files import PathLike
+from opweave.adapters.onnx.session import Arrays, run_session
 from opweave.adapters.verify.parts import are_equal, difference, outputs_of
 from opweave.problems.cluster import Cluster
 from opweave.problems.errors import InvalidInputError
@@ -90,7 +93,12 @@ def run(
         raise InvalidInputError(f"this plan cannot be carried out: {wrong.message}")
     cut = partial(plan_of, model, asked, emulate=emulate, dims=dims)
     plan = cut(solution)
-    feeds = random_inputs(plan.whole, inputs) if isinstance(inputs, int) else list(inputs)
+    given = random_inputs(plan.whole, inputs) if isinstance(inputs, int) else inputs
+    feeds = [{name: np.asarray(value) for name, value in each.items()} for each in given]
+    if not feeds:
+        raise InvalidInputError("no input is given; ask for at least one")
+    session = open_part(plan.whole, threads)
+    expected = [run_session(session, each, plan.outputs) for each in feeds]  # refuses inputs that do not fit
     now: Stages | Schedule = solution
 
     def spare(lost: str, there: Sequence[str]) -> tuple[str, Plan] | None:
@@ -107,15 +115,12 @@ def run(
     carried, plan = carry_out(client, plan, feeds, threads=threads, patience=patience, spare=spare, progress=progress)
     timeline = measured_timeline(carried, plan, planned)
     rows = compared(asked, now, timeline, carried, plan)
-    session, apart = open_part(plan.whole, threads), [0.0]
-    for index, found in carried.outputs.items():
-        theirs = session.run(list(plan.outputs), dict(feeds[index]))
-        apart.append(_difference(found, dict(zip(plan.outputs, theirs, strict=True))))
+    apart = [_difference(found, expected[index]) for index, found in carried.outputs.items()]
     better = None if carried.reason else with_measured_times(asked, now, rows, RESOLVE_SECONDS)
     return ClusterRun(
         rows,
         carried.outputs,
-        max(apart) if carried.outputs else None,
+        max(apart, default=None),
         len(feeds),
         carried.moved,
         carried.reason,
@@ -125,7 +130,7 @@ def run(
     )
 
 
-def _difference(ours: Tensors, theirs: Tensors) -> float:
+def _difference(ours: Tensors, theirs: Arrays) -> float:
     """The largest difference between two sets of outputs; 0 if they agree bit for bit, infinite if not even closely."""
     first, second = outputs_of(ours), outputs_of(theirs)
     if are_equal(first, second):

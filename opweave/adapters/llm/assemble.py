@@ -83,8 +83,8 @@ def _layer(config: Config, number: int, groups: Groups, experts: tuple[int, int]
                 f"{config.where}: layer {number} has no {role.replace('_', '-')} tensors; the file is incomplete or of "
                 "a kind that opweave does not know"
             )
-    there = [role for role in get_args(Role) if role in groups]
-    made = (_weights(role, groups[role], *(experts if role == "experts" else ())) for role in there)
+    in_order: list[Role] = [role for role in get_args(Role) if role in groups]
+    made = (_weights(role, groups[role], *(experts if role == "experts" else ())) for role in in_order)
     return Layer(groups=tuple(made), cache=config.each[number].cache())
 
 

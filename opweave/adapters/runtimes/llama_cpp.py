@@ -130,7 +130,7 @@ def _names(
     known = {device: given.get(device) or f"CUDA{near.index(device)}" for device in others}
     if len(set(known.values())) < len(known):
         raise InvalidInputError(f"two devices have the same name in llama.cpp: {known}; name all of them")
-    return {host: "CPU", **known}
+    return {host: "CPU"} | dict[str | None, str](known)
 
 
 def _override_words(

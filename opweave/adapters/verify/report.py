@@ -12,9 +12,8 @@ CLOSE = 1e-5
 MEMORY_TOLERANCE = 0.01
 """Largest relative difference between predicted and measured peaks that still passes."""
 
-
+# A note for readers of a verified placement.
 ONE_MACHINE = "the parts ran one after the other on this machine: outputs are compared, times are this machine's"
-"""A note for readers of a verified placement."""
 
 
 class MemoryCheck(Spec):

@@ -8,7 +8,7 @@ from typing import Any
 from opweave.problems.constraints import NamingConstraint, PlacesOperators
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Violation
-from opweave.problems.spec import Many, Name
+from opweave.problems.spec import Many, Name, preset
 
 
 class Beside(NamingConstraint):
@@ -57,7 +57,7 @@ class InOrder(NamingConstraint):
     """
 
     ops: Many[Name]
-    devices: Many[Name] = ()
+    devices: Many[Name] = preset(())
     first: Name | None = None
 
     def _names_in(self, *fields: str) -> list[str]:

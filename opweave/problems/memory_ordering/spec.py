@@ -268,6 +268,15 @@ class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
             _check_total(self.graph)
         return self
 
+    @property
+    def uncounted(self) -> str:
+        """What of the model takes memory that is not known, for sentences; empty if there is nothing."""
+        empty = {op.kind for op in self.graph.operators if op.kind in WITH_BODIES and not op.workspace_bytes}
+        return f", the bodies of {' and '.join(sorted(empty))} not counted" if empty else ""
+
+    def assumptions(self) -> str:
+        return super().assumptions() + self.uncounted
+
 
 def given_order(problem: MemoryOrdering) -> Ordering:
     """Return the order in which the model lists its operators, mended where that breaks a dependence.

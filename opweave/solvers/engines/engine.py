@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from io import StringIO
 from typing import Any
 
 from opweave.formulations.expressions import extended
@@ -278,9 +278,18 @@ def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulati
     )
 
 
-def quiet_pyomo() -> AbstractContextManager[object]:
-    """Keep Pyomo's messages off the terminal while a model is written; errors are raised all the same."""
-    with uninterrupted():
-        from pyomo.common.log import LoggingIntercept
+@contextmanager
+def quiet_pyomo() -> Iterator[None]:
+    """Keep Pyomo's messages off the terminal while a model is written; errors are raised all the same.
 
-    return LoggingIntercept(StringIO(), "pyomo")  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+    The application's own log handlers still receive the messages, and several threads may write models.
+    """
+    with uninterrupted():
+        import pyomo.common.log  # noqa: F401  # importing it sets up the handlers
+
+    with ExitStack() as later:
+        for handler in logging.getLogger("pyomo").handlers:
+            nothing = logging.Filter(f"{__name__}.nothing")  # lets only records of this name pass
+            handler.addFilter(nothing)
+            later.callback(handler.removeFilter, nothing)
+        yield

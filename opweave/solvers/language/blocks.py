@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -89,7 +90,7 @@ class Layers:
         may = np.isfinite(self.arrays.seconds)
         stray = ~self.inside & ~may[np.arange(len(may)), device]
         device[stray] = may[stray].argmax(axis=1)
-        return device
+        return np.asarray(device)
 
     def moved(self, device: IntArray, members: IntArray, k: int) -> bool:
         """Move operators to a device if they fit there."""
@@ -116,9 +117,9 @@ class Blocks(Layers):
         for each in problem.constraints:
             if means(each, Beside):
                 self.aside[index[each.op]] = instance.devices.index(each.device)
-        self.devices = [instance.devices.index(name) for name in rule.devices or instance.devices]
+        self.usable = [instance.devices.index(name) for name in rule.devices or instance.devices]
         self.first = NOWHERE if rule.first is None else instance.devices.index(rule.first)
-        self.in_turn = bool(rule.devices) or len(self.devices) > MOST_IN_ANY_ORDER
+        self.in_turn = bool(rule.devices) or len(self.usable) > MOST_IN_ANY_ORDER
         owners = np.repeat(np.arange(len(self.layer)), np.diff(arrays.parameters_start))
         self.bytes = arrays.memory + np.bincount(owners, arrays.parameter_bytes[arrays.parameters], len(self.layer))
         self.shared = len(arrays.parameters) > len(np.unique(arrays.parameters))
@@ -127,9 +128,9 @@ class Blocks(Layers):
 
     def plans(self) -> tuple[list[IntArray], bool]:
         """Devices of every operator, which may not fit; and whether it is certain that there is no plan."""
-        found = []
+        found = list[IntArray]()
         for margin in MARGINS:
-            free = margin * self.arrays.capacity
+            free = np.asarray(margin * self.arrays.capacity, dtype=np.float64)
             blocks = self.cut(free)
             if not blocks:
                 return found, not found and not self.shared
@@ -168,12 +169,12 @@ class Blocks(Layers):
 
     def cut(self, free: FloatArray) -> list[tuple[int, int, int]]:
         """The shortest cut: devices, their first layer and the one after the last; no blocks if there is none."""
-        runs, count = {k: self.runs(k, float(free[k])) for k in self.devices}, self.count + 1
+        runs, count = {k: self.runs(k, float(free[k])) for k in self.usable}, self.count + 1
         seconds = {(0, NOWHERE): np.where(np.arange(count) == 0, 0.0, np.inf)}
         came: dict[tuple[int, int], IntArray] = {}
         queue = [(0, NOWHERE)]
         for used, last in queue:
-            for rank, k in enumerate(self.devices):
+            for rank, k in enumerate(self.usable):
                 if used >> rank & 1 or (self.in_turn and used >> rank) or (used and k == self.first):
                     continue
                 key, sent = (used | 1 << rank, k), float(self.send[last, k]) if used else 0.0
@@ -190,7 +191,7 @@ class Blocks(Layers):
         while np.isfinite(seconds[key][end]) and key[1] != NOWHERE:
             last, first = came[key][:, end].tolist()
             found.append((key[1], first, end))
-            key, end = (key[0] & ~(1 << self.devices.index(key[1])), last), first
+            key, end = (key[0] & ~(1 << self.usable.index(key[1])), last), first
         return found[::-1]
 
     def carried_out(self, blocks: Sequence[tuple[int, int, int]], free: FloatArray) -> IntArray:
@@ -223,7 +224,7 @@ class Blocks(Layers):
         return device
 
 
-def _between(sizes: FloatArray) -> FloatMatrix:
+def _between(sizes: Any) -> FloatMatrix:
     """Sums of the entries from the row's to before the column's."""
     ends = np.concatenate([[0.0], np.cumsum(sizes)])
     return np.asarray(ends[None, :] - ends[:, None])

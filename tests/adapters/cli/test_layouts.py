@@ -35,5 +35,5 @@ def test_flags_of_orders_do_not_fit_a_csv(opweave: Run, tmp_path: Path) -> None:
     done = opweave("plan", path, "--capacity", "5")
     assert (done.status, done.err) == (1, "")
     assert "infeasible" in done.out
-    assert_polite(opweave("plan", path, "--problem", "layout", "--alignment", "3"), "must be a power of two")
+    assert_polite(opweave("plan", path, "--problem", "layout", "--alignment", "3"), "is a power of two, not 3")
     assert_polite(opweave("plan", tmp_path / "none.csv", "--problem", "layout"), "there is no such file")

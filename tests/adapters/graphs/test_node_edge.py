@@ -93,7 +93,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"nodes": [A, node("b", size=4.0)]}, "should be a whole number, but is 4.0"),
     ({"nodes": [A, B | {"flops": float("nan")}]}, "nodes[1].flops should be a finite number"),
     ({"nodes": [A, B | {"view": "yes"}]}, "nodes[1].view should be true or false"),
-    ({"nodes": [A, B | {"alias_of": "z"}]}, "'b' is an alias of 'z', which the graph does not define"),
+    ({"nodes": [A, B | {"alias_of": "z"}]}, "tensor 'b' is an alias of tensor 'z', which the graph does not have"),
     ({"nodes": [A, B | {"out_shape": [-1]}]}, "nodes[1].out_shape[0] should be greater than or equal to 0, but is -1"),
     ({"edges": [["a"]]}, "edges[0]: it should be [producer id, consumer id]"),
     ({"edges": [["a", "z"]]}, "edges[0] names node 'z', which 'nodes' does not list"),

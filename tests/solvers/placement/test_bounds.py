@@ -17,7 +17,7 @@ from opweave.solvers.placement.bounds.area import (
     memory_of,
     quick_area,
 )
-from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
+from opweave.solvers.placement.bounds.chain_bound import EXACT, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.decompose import raise_windows, solve_prices
 from opweave.solvers.rounding import Best
@@ -58,7 +58,9 @@ def _priced(problem: Placement) -> float:
 def test_two_operators_by_hand() -> None:
     problem = layered_problem(1, 2)
     # in (1), the two branches one after the other (3 + 3) or one sent away and back (1 + 4 + 1), join (1)
-    assert max(_all_bounds(problem).values()) == pytest.approx(8.0, rel=1e-4)
+    run, chain = Run(), milestones_of(_net(problem))
+    raise_windows(chain, EXACT, run, Best(run).report)
+    assert max(chain.value(), *_all_bounds(problem).values()) == pytest.approx(8.0, rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(150))
