@@ -25,6 +25,9 @@ from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes
 __all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
 
 
+WITH_BODIES = frozenset({"If", "Loop", "Scan", "cond", "while_loop", "scan", "map"})
+"""Kinds of ONNX and PyTorch that run other graphs inside them."""
+
 InPlace = Literal["none", "first", "any"]
 
 
