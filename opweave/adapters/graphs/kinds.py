@@ -17,8 +17,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from opweave.problems.graph import OpGraph
-
 Shape = tuple[int, ...]
 
 KINDS: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text("utf-8"))
@@ -83,20 +81,6 @@ def element_flops(kind: str, inputs: float, outputs: float) -> float:
     if name in PER_OUTPUT:
         return PER_OUTPUT[name] * outputs
     return float(outputs) if name in INPLACE_KINDS and name != "dropout" else 0.0
-
-
-def uncounted(graph: OpGraph) -> str:
-    """What of a graph takes memory that nobody measured, for sentences; empty if there is nothing.
-
-    Examples
-    --------
-    >>> from opweave.problems.graph import Operator
-    >>> uncounted(OpGraph(operators=[Operator(id="a", kind="If")], tensors=[]))
-    ', the bodies of If not counted'
-    """
-    kinds = KINDS["bodies"]["kinds"].split()
-    empty = {op.kind for op in graph.operators if op.kind in kinds and not op.workspace_bytes}
-    return f", the bodies of {' and '.join(sorted(empty))} not counted" if empty else ""
 
 
 class FrameworkKinds:

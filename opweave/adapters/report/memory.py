@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from opweave.adapters.graphs.kinds import uncounted
 from opweave.adapters.report.memory_figures import Before
 from opweave.adapters.report.timeline_tables import Columns, Limits, Section, section_of
 from opweave.adapters.report.view import Row, View, exact
@@ -46,8 +45,7 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):
         """Say where the peak is."""
         where = "" if self.details.peak_operator is None else f"; the peak is at {self.details.peak_operator}"
         summed = " summed over its steps" if self.problem.objective == "total" else ""
-        where += uncounted(self.problem.graph)
-        return f"The order needs {readable_bytes(self.result.objective or 0)}{summed}{where}."
+        return f"The order needs {readable_bytes(self.result.objective or 0)}{summed}{where}{self.problem.uncounted}."
 
     def comparison(self) -> Iterator[str]:
         """Say what is saved, if anything is."""

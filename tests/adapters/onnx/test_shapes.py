@@ -13,7 +13,6 @@ from onnx import helper, numpy_helper  # noqa: E402
 
 import opweave as ow  # noqa: E402
 from opweave.adapters.dims import OpenDimension  # noqa: E402
-from opweave.adapters.graphs.kinds import uncounted  # noqa: E402
 from opweave.adapters.onnx.dims import guesses  # noqa: E402
 from opweave.adapters.onnx.measured import openable  # noqa: E402
 from opweave.adapters.onnx.model import read_model  # noqa: E402
@@ -209,4 +208,4 @@ def test_what_bodies_hold_is_measured(tmp_path: Path, sizes: tuple[int, int]) ->
     checked = ow.verify(tmp_path / "net.onnx", result)
     assert checked.passed and checked.memory is not None
     assert checked.memory.predicted_arena == checked.memory.allocator_peak == result.objective
-    assert uncounted(from_onnx(proto, limits=NEVER)) == ", the bodies of Loop not counted"
+    assert ow.MemoryOrdering(graph=from_onnx(proto, limits=NEVER)).uncounted == ", the bodies of Loop not counted"
