@@ -178,3 +178,14 @@ def test_a_busy_machine_shows_in_an_emulated_run(client: Client, model: Path) ->
     found = run(model, plan, client, problem=fast, emulate=problem.cluster, inputs=12)
     off = found.row("seconds between results").off
     assert off is not None and off > 1.0
+
+
+def test_what_does_not_fit_is_refused_before_anything_runs(client: Client, model: Path) -> None:
+    problem = pipeline_of(model, min_stages=1)
+    names = list(problem.running_order)
+    plan = ow.Stages(stages=[ow.Stage(device="d0", operators=names[:5]), ow.Stage(device="d1", operators=names[5:])])
+    unlinked = ow.Cluster(devices=problem.cluster.devices, bandwidth=[[0.0] * 4] * 4)
+    with pytest.raises(ow.EngineError, match="ONNX Runtime failed"):
+        run(model, plan, client, problem=problem, inputs=[{"x": np.ones((3, 3), np.float32)}])
+    with pytest.raises(ow.InvalidInputError, match="lacks a link from 'd0' to 'd1'"):
+        run(model, plan, client, problem=problem, emulate=unlinked)
