@@ -72,7 +72,6 @@ def test_the_referee_names_it_too() -> None:
     ("rule", "kind", "solver"),
     [
         (InModels(), "pipeline", "highs"),
-        (InModels(), "placement", "cp-sat"),
         (InModels(), "slicing", "highs"),
         (InOrders(), "placement", "heft"),
         (InOrders(), "memory_ordering", "auto"),

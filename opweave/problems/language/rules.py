@@ -53,7 +53,7 @@ class InOrder(NamingConstraint):
     Examples
     --------
     >>> InOrder(ops=["layers.0.attention", "layers.1.attention"], devices=["cpu", "gpu"])
-    InOrder(ops=('layers.0.attention', 'layers.1.attention'), devices=('cpu', 'gpu'))
+    InOrder(ops=('layers.0.attention', 'layers.1.attention'), devices=('cpu', 'gpu'), first=None)
     """
 
     ops: Many[Name]
