@@ -8,19 +8,19 @@ their prices, and the bytes that devices hold for sure. A window between two dev
 
 * one for every choice of devices for its largest operators: they hold their bytes there, and the window takes at least
   its longest path with these operators fixed.
-* *at home*, where both ends are on one device: all of the window's *heavy* operators run there, too, and their bytes
-  are held there. With this way, the others need that some heavy operator runs elsewhere, so the window takes at least
-  its head, run time and tail there, the least over heavy operators and other devices.
+* where both ends are on one device, and these operators, too, the others follow in some order: some of them run there
+  and hold their bytes there, then one runs elsewhere, so the window takes at least its head, run time and tail there.
+  Or all of them stay.
 
 The window's bound holds for all of them, and the priced bound, which is at least the seconds plus the least price of
 all bytes, those on fixed devices at the price there.
 
-Proof: every plan passes every window in one of these ways, whatever operators are fixed or called heavy. So each plan
+Proof: every plan passes every window in one of these ways, whatever operators are fixed. So each plan
 that fits has labels whose seconds are at most its own and whose bytes are at most what its devices hold; a parameter
 counts once on every device that uses it. A label that holds more than a device has memory begins no plan. From any
-label, the shortest path over the remaining windows, with prices (minus the price of all memory) and without, bounds what follows.
-The least such sum over the labels of one milestone bounds all plans, also with labels that are set aside at their sum
-when there are too many. Labels with the same device and bytes become one with the least of all their numbers.
+label, the shortest path over the remaining windows, with prices (minus the price of all memory) and without, bounds
+what follows. The least such sum over the labels of one milestone bounds all plans, also with labels that are set aside
+at their sum when there are too many. Labels with the same device and bytes become one with the least of their numbers.
 
 Source: Handler and Zang, "A dual algorithm for the constrained shortest path problem".
 """
@@ -43,8 +43,11 @@ if TYPE_CHECKING:
     from opweave.solvers.placement.bounds.priced_block import PricedBlock
     from opweave.solvers.placement.bounds.prices import Chain
 
-MOST_LABELS = 10_000
-"""Most labels of a milestone; the others are set aside."""
+MOST_LABELS = 100, 1_000, 10_000
+"""Most labels of a milestone, of one try after the other; the others are set aside."""
+
+MOST_SHARED = 16
+"""Most parameters of several operators that count once on every device; others are divided among their users."""
 
 MOST_WAYS = 64
 """Most choices of devices for the largest operators of a window between two devices."""
@@ -80,24 +83,33 @@ class WholeBytes:
 
     def __init__(self, chain: Chain) -> None:
         self.chain, self.arrays = chain, chain.arrays
-        arrays, count = chain.arrays, len(chain.arrays.seconds)
+        arrays = chain.arrays
         self.devices = arrays.seconds.shape[1]
-        users = np.repeat(np.arange(count), np.diff(arrays.parameters_start))
-        place = np.arange(count) + len(chain.blocks)
-        for position, (kind, members) in enumerate(zip(chain.blocks, chain.members, strict=True)):
-            window = kind.block.window
-            place[members[int(window.entry) : len(members) - int(window.exit)]] = position
-        first = np.full(len(arrays.parameter_bytes), np.iinfo(np.int64).max)
-        last = np.full(len(arrays.parameter_bytes), -1)
-        np.minimum.at(first, arrays.parameters, place[users])
-        np.maximum.at(last, arrays.parameters, place[users])
-        self.shared = np.flatnonzero((first < last) & (arrays.parameter_bytes > 0))
-        self._number = np.full(len(arrays.parameter_bytes), -1)
-        self._number[self.shared] = np.arange(len(self.shared))
+        times = np.bincount(arrays.parameters, minlength=len(arrays.parameter_bytes))
+        often = np.flatnonzero((times > 1) & (arrays.parameter_bytes > 0))
+        self.shared = often[np.argsort(-arrays.parameter_bytes[often], kind="stable")][:MOST_SHARED]
+        divided = arrays.parameter_bytes // np.maximum(times, 1)
+        divided[self.shared] = 0
+        users = np.repeat(np.arange(len(arrays.seconds)), np.diff(arrays.parameters_start))
+        self.own = arrays.memory.copy()
+        np.add.at(self.own, users, divided[arrays.parameters])
+        self.uses = np.zeros((len(arrays.seconds), len(self.shared)), dtype=np.bool_)
+        for number, p in enumerate(self.shared):
+            self.uses[users[arrays.parameters == p], number] = True
         self._known: dict[tuple[PricedBlock, int, int, float], list[Way]] = {}
 
     def value(self, price: FloatArray, ceiling: float, seconds: Callable[[], float]) -> float:
         """A bound, at most ``ceiling``; the prices are those at which the windows' bounds are."""
+        best = 0.0
+        for most in MOST_LABELS:
+            bound, complete = self._bound(price, ceiling, most, seconds)
+            best = max(best, bound)
+            if complete or seconds() <= 0.0:
+                break
+        return best
+
+    def _bound(self, price: FloatArray, ceiling: float, most: int, seconds: Callable[[], float]) -> tuple[float, bool]:
+        """A bound with some number of labels, and whether more of them are of no use."""
         chain = self.chain
         own, plain = chain.own_costs(price), self.arrays.seconds[chain.milestones]
         rest_priced = self._rest([kind.values for kind in chain.blocks], own)
@@ -115,19 +127,19 @@ class WholeBytes:
                 labels = labels._replace(
                     seconds=labels.seconds + plain[position, device], priced=labels.priced + own[position, device]
                 )
-                labels = self._hold(labels, np.asarray([v]), device)
+                labels = self._hold(labels, v, device)
             total = (labels.priced + rest_priced[position][labels.device]) * (1.0 - SUMMATION)
             sums = np.maximum(total - room * (1.0 + SUMMATION), labels.seconds + rest[position][labels.device])
             good = (labels.used <= self.arrays.capacity).all(axis=1) & (sums < aside)
             labels, sums = self._merged(labels.take(good), sums[good])
-            if len(sums) > MOST_LABELS:
-                order = np.argpartition(sums, MOST_LABELS)
-                aside = min(aside, float(sums[order[MOST_LABELS:]].min()))
-                labels, sums = labels.take(order[:MOST_LABELS]), sums[order[:MOST_LABELS]]
+            if len(sums) > most:
+                order = np.argpartition(sums, most)
+                aside = min(aside, float(sums[order[most:]].min()))
+                labels, sums = labels.take(order[:most]), sums[order[:most]]
             least = max(least, min(aside, float(sums.min(initial=math.inf))))
             if not len(sums) or seconds() <= 0.0:
                 break
-        return least
+        return least, aside >= ceiling or least < aside
 
     def _rest(self, tables: list[FloatArray], own: FloatArray) -> list[FloatArray]:
         """The shortest paths from the end of every window to that of the plan, by device."""
@@ -153,10 +165,8 @@ class WholeBytes:
                     dearer = float((cost[way.operators, way.device] - least[way.operators]).sum())
                     priced = max(float(kind.values[a, b]), seconds + float(least.sum()) + dearer)
                     passed = self._after(here, b, seconds, priced)
-                    for k in set(way.device.tolist()):
-                        passed = self._hold(
-                            passed, members[way.operators[way.device == k]], np.full(len(here.device), k)
-                        )
+                    for v, k in zip(way.operators.tolist(), way.device.tolist(), strict=True):
+                        passed = self._hold(passed, int(members[v]), np.full(len(here.device), k))
                     found.append(passed)
         return Labels(*(np.concatenate(columns) for columns in zip(*found, strict=True))) if found else labels.take([])
 
@@ -165,42 +175,38 @@ class WholeBytes:
             device=np.full(len(labels.device), device), seconds=labels.seconds + seconds, priced=labels.priced + priced
         )
 
-    def _hold(self, labels: Labels, operators: IntArray, device: IntArray) -> Labels:
-        """The labels with the bytes of some operators on one device each; shared parameters count once there."""
-        arrays, rows = self.arrays, np.arange(len(device))
-        found = [arrays.parameters[arrays.parameters_start[v] : arrays.parameters_start[v + 1]] for v in operators]
-        parameters = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
-        shared = self._number[parameters] >= 0
-        used, held = labels.used.copy(), labels.held.copy()
-        bytes_ = arrays.memory[operators].sum() + arrays.parameter_bytes[parameters[~shared]].sum()
-        used[rows, device] += bytes_
-        for p in parameters[shared]:
-            number = self._number[p]
-            used[rows, device] += np.where(held[rows, number, device], 0, arrays.parameter_bytes[p])
-            held[rows, number, device] = True
+    def _hold(self, labels: Labels, v: int, device: IntArray) -> Labels:
+        """The labels with the bytes of an operator on one device each; shared parameters count once there."""
+        rows, used, held = np.arange(len(device)), labels.used.copy(), labels.held
+        used[rows, device] += self.own[v]
+        if self.uses[v].any():
+            held = held.copy()
+            for number in np.flatnonzero(self.uses[v]):
+                used[rows, device] += np.where(
+                    held[rows, number, device], 0, self.arrays.parameter_bytes[self.shared[number]]
+                )
+                held[rows, number, device] = True
         return labels._replace(used=used, held=held)
 
     def _ways(self, kind: PricedBlock, a: int, b: int, ceiling: float) -> list[Way]:
         """The ways of a window between two devices that take less than ``ceiling``."""
         window, key = kind.block.window, (kind, a, b, ceiling)
         if key not in self._known:
-            arrays, value = window.fixed(a, b), float(kind.block.values[a, b])
-            none = np.zeros(0, dtype=np.int64)
-            ways, heavy = [Way(value, none, none)], np.flatnonzero(kind.bytes > 0.0)
-            if len(heavy):
-                home = a if a == b or not window.exit else b if not window.entry else None
-                ways = self._chosen(arrays, kind.bytes, value, ceiling)
-                if home is not None:
-                    inside = self._inside(arrays, kind.bytes, value, home)
-                    away = [way._replace(seconds=max(way.seconds, inside.seconds)) for way in ways]
-                    ways = [inside._replace(seconds=value), *(way for way in away if way.seconds < ceiling)]
+            arrays = window.fixed(a, b)
+            ways = self._chosen(arrays, kind.bytes, ceiling)
+            home = a if a == b or not window.exit else b if not window.entry else None
+            apart = [way for way in ways if (way.device != home).any()]
+            for way in ways if home is not None else ():
+                if (way.device == home).all():
+                    apart += self._inside(way, arrays, kind.bytes, home)
+            ways = ways if home is None else [way for way in apart if way.seconds < ceiling]
             self._known[key] = ways
         return self._known[key]
 
-    def _chosen(self, arrays: PlacementArrays, bytes_: FloatArray, value: float, ceiling: float) -> list[Way]:
+    def _chosen(self, arrays: PlacementArrays, bytes_: FloatArray, ceiling: float) -> list[Way]:
         """A way for every choice of devices for the operators with most bytes, as many as there may be ways."""
         order, none = order_of_graph(arrays), np.zeros(0, dtype=np.int64)
-        ways = [Way(value, none, none)]
+        ways = [Way(0.0, none, none)]
         for v in np.argsort(-bytes_, kind="stable")[: int((bytes_ > 0.0).sum())].tolist():
             if len(ways) * self.devices > MOST_WAYS:
                 break
@@ -217,19 +223,20 @@ class WholeBytes:
             ways = longer
         return ways
 
-    def _inside(self, arrays: PlacementArrays, bytes_: FloatArray, value: float, home: int) -> Way:
-        """The heavy operators at home, and the least seconds of a window if one of them is not.
-
-        Any choice is valid; the one made has the largest product of their bytes and the seconds that this adds.
-        """
-        reach = reach_of(arrays)
+    def _inside(self, way: Way, arrays: PlacementArrays, bytes_: FloatArray, home: int) -> list[Way]:
+        """The ways in which all operators of a way and some of the others are at home, or all of them."""
+        reach, found, least = reach_of(arrays), list[Way](), math.inf
         length = reach.heads + arrays.seconds + reach.tails
         length[:, home] = np.inf
-        away, operators = length.min(axis=1), np.flatnonzero(bytes_ > 0.0)
-        operators = operators[np.argsort(-away[operators], kind="stable")]
-        gain = np.minimum(np.maximum(away[operators] - value, 0.0), 1e300) * np.cumsum(bytes_[operators])
-        chosen = operators[: 1 + int(np.argmax(gain))]
-        return Way(max(value, float(away[chosen].min())), chosen, np.full(len(chosen), home))
+        away = np.maximum(length.min(axis=1), way.seconds)
+        for v in np.argsort(-bytes_, kind="stable")[: int((bytes_ > 0.0).sum())].tolist():
+            if v in way.operators:
+                continue
+            if away[v] < least:  # others take as long and hold more
+                least = float(away[v])
+                found.append(way._replace(seconds=least))
+            way = Way(way.seconds, np.append(way.operators, v), np.append(way.device, home))
+        return [*found, way]
 
     def _merged(self, labels: Labels, sums: FloatArray) -> tuple[Labels, FloatArray]:
         """Labels with equal devices and bytes as one."""
