@@ -30,7 +30,9 @@ def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.i
     search.go_on(lambda: 1.0, lambda _: None, 0.0)
     chain = search.chain
     chain.value(chain.evened(price), lambda: 1.0, lambda _: None)
-    return WholeBytes(chain).value(chain.evened(price), ceiling, lambda: 1.0)
+    found: list[float] = []
+    WholeBytes(chain).raise_bound(chain.evened(price), ceiling, lambda: 1.0, found.append)
+    return max(found)
 
 
 def layers(seconds: list[tuple[float, ...]], bytes_: list[int], room: list[int], link: float, **fields: Any) -> Any:

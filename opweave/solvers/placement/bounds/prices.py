@@ -323,7 +323,7 @@ class PriceSearch:
             if not self.chain.is_possible():
                 return False
             cut, _ = self.chain.value(self._first, seconds, report, RELAXED)
-            report(self._whole.value(self._first, ceiling, seconds))
+            self._whole.raise_bound(self._first, ceiling, seconds, report)
             self.centre = cut if cut is not None and cut.value > self.centre.value else self.centre
             self.chain.search_everywhere(self._first, seconds)
         while seconds() > 0.0:
@@ -339,7 +339,7 @@ class PriceSearch:
                 self.centre, self._finished = cut, False
             report(self.centre.value)
             if complete:
-                report(self._whole.value(self._price, ceiling, seconds))
+                self._whole.raise_bound(self._price, ceiling, seconds, report)
                 self._end_round(before)
         return True
 

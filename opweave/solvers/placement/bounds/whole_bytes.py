@@ -98,15 +98,15 @@ class WholeBytes:
             self.uses[users[arrays.parameters == p], number] = True
         self._known: dict[tuple[PricedBlock, int, int, float], list[Way]] = {}
 
-    def value(self, price: FloatArray, ceiling: float, seconds: Callable[[], float]) -> float:
-        """A bound, at most ``ceiling``; the prices are those at which the windows' bounds are."""
-        best = 0.0
+    def raise_bound(
+        self, price: FloatArray, ceiling: float, seconds: Callable[[], float], report: Callable[[float], None]
+    ) -> None:
+        """Report bounds, at most ``ceiling``; the prices are those at which the windows' bounds are."""
         for most in MOST_LABELS:
             bound, complete = self._bound(price, ceiling, most, seconds)
-            best = max(best, bound)
+            report(bound)
             if complete or seconds() <= 0.0:
                 break
-        return best
 
     def _bound(self, price: FloatArray, ceiling: float, most: int, seconds: Callable[[], float]) -> tuple[float, bool]:
         """A bound with some number of labels, and whether more of them are of no use."""
