@@ -75,7 +75,9 @@ class Labels(NamedTuple):
 
     def take(self, chosen: IntArray | BoolArray) -> Labels:
         """Some of the labels."""
-        return Labels(*(column[chosen] for column in self))
+        return Labels(
+            self.device[chosen], self.seconds[chosen], self.priced[chosen], self.used[chosen], self.held[chosen]
+        )
 
 
 class WholeBytes:
@@ -168,7 +170,11 @@ class WholeBytes:
                     for v, k in zip(way.operators.tolist(), way.device.tolist(), strict=True):
                         passed = self._hold(passed, int(members[v]), np.full(len(here.device), k))
                     found.append(passed)
-        return Labels(*(np.concatenate(columns) for columns in zip(*found, strict=True))) if found else labels.take([])
+        return (
+            Labels(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+            if found
+            else labels.take(np.zeros(0, dtype=np.int64))
+        )
 
     def _after(self, labels: Labels, device: int, seconds: float, priced: float) -> Labels:
         return labels._replace(
@@ -196,8 +202,8 @@ class WholeBytes:
             ways = self._chosen(arrays, kind.bytes, ceiling)
             home = a if a == b or not window.exit else b if not window.entry else None
             apart = [way for way in ways if (way.device != home).any()]
-            for way in ways if home is not None else ():
-                if (way.device == home).all():
+            for way in ways:
+                if home is not None and (way.device == home).all():
                     apart += self._inside(way, arrays, kind.bytes, home)
             ways = ways if home is None else [way for way in apart if way.seconds < ceiling]
             self._known[key] = ways
