@@ -37,6 +37,7 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
 from opweave.solvers.placement.bounds.priced_block import REFUTED, RELAXED, STEP, PricedBlock
+from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 from opweave.solvers.placement.module_intervals import PricedWork, Raised, equal_before
 from opweave.solvers.rounding import SUMMATION
 
@@ -301,6 +302,7 @@ class PriceSearch:
 
     def __init__(self, chain: Milestones, arrays: PlacementArrays, memory: Memory, price: FloatArray) -> None:
         self.chain = Chain(chain, arrays, memory)
+        self._whole = WholeBytes(self.chain)
         self._first = self.chain.evened(np.where(self.chain.limited, np.maximum(price, 0.0), 0.0))
         self._unit = np.where(self.chain.limited, 1.0 / np.maximum(self.chain.capacity, 1.0), 0.0)
         self._scale = max(float(self._first @ self.chain.capacity), 1e-300)
@@ -321,6 +323,7 @@ class PriceSearch:
             if not self.chain.is_possible():
                 return False
             cut, _ = self.chain.value(self._first, seconds, report, RELAXED)
+            self._whole.raise_bound(self._first, ceiling, seconds, report)
             self.centre = cut if cut is not None and cut.value > self.centre.value else self.centre
             self.chain.search_everywhere(self._first, seconds)
         while seconds() > 0.0:
@@ -336,6 +339,7 @@ class PriceSearch:
                 self.centre, self._finished = cut, False
             report(self.centre.value)
             if complete:
+                self._whole.raise_bound(self._price, ceiling, seconds, report)
                 self._end_round(before)
         return True
 

@@ -1,0 +1,110 @@
+"""The bound with memory in whole bytes against brute force, and where prices alone prove little."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import opweave as ow
+from opweave.formulations.placement.instance import lower
+from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.bounds.area import memory_of
+from opweave.solvers.placement.bounds.chain_bound import milestones_of
+from opweave.solvers.placement.bounds.prices import PriceSearch
+from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
+from tests.oracles.placement import best_placement
+from tests.solvers.placement.instances import MODELS, small_problem, twin_problem
+
+
+def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.inf) -> float:
+    instance = lower(problem)
+    arrays, memory = arrays_of(instance, problem), memory_of(instance)
+    assert memory is not None
+    price = np.zeros(len(memory.capacity)) + price
+    search = PriceSearch(milestones_of(arrays, (2, 4)), arrays, memory, price)
+    search.go_on(lambda: 1.0, lambda _: None, 0.0)
+    chain = search.chain
+    chain.value(chain.evened(price), lambda: 1.0, lambda _: None)
+    found: list[float] = []
+    WholeBytes(chain).raise_bound(chain.evened(price), ceiling, lambda: 1.0, found.append)
+    return max(found)
+
+
+def layers(seconds: list[tuple[float, ...]], bytes_: list[int], room: list[int], link: float, **fields: Any) -> Any:
+    """A chain of blocks: an operator with a by-pass and one that adds both; one parameter is shared by both ends."""
+    operators, tensors, parameters = [], [ow.Tensor(id="x", bytes=2)], [ow.Parameter(id="tied", bytes=bytes_[0])]
+    last = "x"
+    for number, size in enumerate(bytes_):
+        parameters.append(ow.Parameter(id=f"w{number}", bytes=size))
+        tensors += [ow.Tensor(id=f"{part}{number}", bytes=2) for part in ("f", "a")]
+        held = [f"w{number}", *(["tied"] if number in (0, len(bytes_) - 1) else [])]
+        operators.append(ow.Operator(id=f"f{number}", inputs=[last], outputs=[f"f{number}"], parameters=held))
+        operators.append(ow.Operator(id=f"a{number}", inputs=[last, f"f{number}"], outputs=[f"a{number}"]))
+        last = f"a{number}"
+    names = "abc"[: len(room)]
+    table = {}
+    for number, row in enumerate(seconds):
+        table[f"f{number}"] = dict(zip(names, row, strict=True))
+        table[f"a{number}"] = {name: each / 8 for name, each in zip(names, row, strict=True)}
+    devices = [ow.Device(name=name, memory_bytes=size) for name, size in zip(names, room, strict=True)]
+    return ow.Placement(
+        graph=ow.OpGraph(operators=operators, tensors=tensors, parameters=parameters),
+        cluster=ow.Cluster(devices=devices, shared=link, latency=0.25),
+        costs=ow.Costs.from_table(table),
+        memory="parameters",
+        **fields,
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_more_than_the_optimum(data: st.DataObject) -> None:
+    """Unequal layers, tight memory, any prices; times may be a million times longer elsewhere, and links very slow."""
+    count = data.draw(st.integers(2, 3))
+    row = st.tuples(*[st.sampled_from([0.0, 1.0, 3.0, 1e6])] * 2)
+    seconds = data.draw(st.lists(row, min_size=count, max_size=count))
+    bytes_ = data.draw(st.lists(st.integers(0, 6), min_size=count, max_size=count))
+    room = data.draw(st.lists(st.integers(0, 14), min_size=2, max_size=2))
+    problem = layers(
+        seconds,
+        bytes_,
+        room,
+        data.draw(st.sampled_from([1e-3, 1.0, 1e9])),
+        transfers=data.draw(st.sampled_from(MODELS)),
+    )
+    optimum, _ = best_placement(problem)
+    price = data.draw(st.sampled_from([0.0, 0.1, 1.0, 1e9]))
+    ceiling = math.inf if optimum is None else optimum * data.draw(st.sampled_from([1.0, 1.5])) or math.inf
+    bound = whole_bound(problem, price, ceiling)
+    assert optimum is None or bound <= optimum * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("ceiling", [1.0, 2.0, math.inf])
+def test_no_more_than_the_optimum_of_any_graph(seed: int, ceiling: float) -> None:
+    for problem in (small_problem(seed, memory=True), twin_problem(seed)):
+        optimum, _ = best_placement(problem)
+        if optimum:
+            found = whole_bound(problem, np.random.default_rng(seed).choice([0.0, 0.3]), optimum * ceiling)
+            assert found <= optimum * (1 + 1e-9)
+
+
+def test_a_path_pays_for_its_changes_whatever_prices_say() -> None:
+    """Prices prove the 3 s of the layers and a share of a change; two of three layers fit, so a change is paid."""
+    problem = layers([(1.0, 1.0)] * 4, [3, 4, 5, 4], [11, 12], 1.0)
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    assert whole_bound(problem, 0.0, optimum) >= 4.5 + 2.25 - 1e-6
+
+
+def test_a_shared_parameter_counts_on_every_device() -> None:
+    """Both ends read it; the middle layer is elsewhere, so there are two changes, or it is held twice."""
+    problem = layers([(1.0, 1.0)] * 3, [4, 6, 1], [9, 9], 1.0)
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    assert whole_bound(problem, 0.0, optimum) == pytest.approx(optimum, rel=1e-6)
