@@ -177,8 +177,7 @@ class _Team:
                 ahead = news.clock - time.time()
                 ahead = ahead if abs(ahead) > SECONDS_APART else 0.0
                 for each in news.events:
-                    event = replace(each, begin=each.begin - ahead, end=each.end - ahead)
-                    self.found.events.append((device, event))
+                    self.found.events.append((device, replace(each, begin=each.begin - ahead, end=each.end - ahead)))
                 grown[device] = max(grown.get(device, 0), news.grown)
                 for index, tensors in news.results:
                     partial[index].update(tensors)
