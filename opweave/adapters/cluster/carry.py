@@ -24,7 +24,7 @@ PATIENCE = 30.0
 SECONDS_TO_RETURN, SECONDS_TO_CLOSE, SECONDS_APART = 10, 5, 1.0
 """Seconds in which a lost worker may come back; in which a station ends; from which on clocks are taken to differ."""
 
-PAUSE, ATTEMPTS = 0.1, 10
+PAUSE, ATTEMPTS = 0.25, 10
 """Seconds between two questions for news; losses of workers after which a run ends, because a part may not fit."""
 
 Observer = Callable[[int, int], None]
