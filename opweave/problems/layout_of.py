@@ -16,7 +16,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
-from opweave.problems.solution import Answer, Solution, solution_of
+from opweave.problems.solution import HasSolution, Solution, solution_of
 from opweave.problems.timeline import ActivityKind, Timeline
 from opweave.problems.words import did_you_mean
 
@@ -52,7 +52,7 @@ class Life(NamedTuple):
 
 def layout_of(
     problem: Problem[Any, Any],
-    solution: Solution | Answer[Solution],
+    solution: Solution | HasSolution[Solution],
     *,
     device: str | None = None,
     pools: Sequence[Pool] | None = None,

@@ -28,7 +28,7 @@ from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status, Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.answers import Answer, Work
+from opweave.solvers.engines.answers import Ending, Work
 from opweave.solvers.engines.highs_child import solve as run_highs
 from opweave.solvers.engines.highs_child import with_highs
 from opweave.solvers.questions.changes import rebuilt
@@ -191,5 +191,5 @@ def _written(problem: Placement, instance: PlacementInstance) -> PlacementModel:
     return model
 
 
-def _answered(work: Work, _: object) -> Answer:
+def _answered(work: Work, _: object) -> Ending:
     return run_highs(work, lambda _: None)
