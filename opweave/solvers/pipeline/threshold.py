@@ -16,7 +16,7 @@ from opweave.solvers.pipeline.arrays import PipelineArrays
 from opweave.solvers.pipeline.labels import FOUND, NOTHING
 from opweave.solvers.pipeline.plans import Best, Plan, nothing_fits
 from opweave.solvers.pipeline.workbench import Workbench
-from opweave.solvers.run import Outcome
+from opweave.solvers.run import Outcome, Run
 
 FIRST_WORK = 400_000
 """Steps of the first exact test of a threshold; each later test gets four times as many as the one before."""
@@ -170,10 +170,8 @@ class Thresholds:
         return Finding.KEPT
 
 
-def find_any(problem: Pipeline, instance: PipelineInstance, tester: Thresholds, best: Best) -> Outcome | None:
-    """Find any plan, or prove that there is none; None when one was found."""
-    run = best.run
-    run.enter("any plan")
+def any_plan(tester: Thresholds, run: Run) -> Finding:
+    """Look for any plan, with more and more work, until there is one or it is proved that there is none."""
     answer = tester.quick(math.inf)
     width, work = 2, FIRST_WORK
     while answer is Finding.OPEN and not run.should_stop() and not tester.bench.worn_out(run):
@@ -181,6 +179,14 @@ def find_any(problem: Pipeline, instance: PipelineInstance, tester: Thresholds, 
         if answer is Finding.OPEN:
             answer = tester.exact(math.inf, work)
         width, work = min(2 * width, MOST_WIDTH), 4 * work
+    return answer
+
+
+def find_any(problem: Pipeline, instance: PipelineInstance, tester: Thresholds, best: Best) -> Outcome | None:
+    """Find any plan, or prove that there is none; None when one was found."""
+    run = best.run
+    run.enter("any plan")
+    answer = any_plan(tester, run)
     if answer is Finding.REFUTED:
         return Outcome(infeasible=True, reason=nothing_fits(problem, instance))
     if answer is Finding.OPEN or tester.plan is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement import moirai, programs  # noqa: F401 - they register themselves
+from opweave.formulations.placement import assignment, moirai, programs  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement.spec import Placement
@@ -23,6 +23,8 @@ from opweave.solvers.run import Run
 
 def lower_bound(problem: Placement) -> float | None:
     """The largest quick lower bound, in seconds; None when there is no plan, so that the formulation reports why."""
+    if problem.objective == "memory":
+        return None
     try:
         instance = lower(problem)
     except ContradictionError:
