@@ -63,9 +63,8 @@ def solve_quick_bounds(problem: Placement, run: Run) -> Outcome:
     return Outcome(run.termination())
 
 
-def workers(problem: Placement, run: Run) -> list[Worker]:
+def workers(problem: Placement, _run: Run) -> list[Worker]:
     """Baselines and quick bounds, exact methods for special cases, searches, bounds, and engines on the whole."""
-    del run
     if problem.reading is not None:
         return by_name(problem, "stages", "highs") if problem.objective == "memory" else by_name(problem, "calls")
     chained = Chained(problem)
@@ -99,7 +98,7 @@ register_auto(
 @named_solver(
     Placement,
     "stages",
-    "consecutive stages, one for each device that is used, for the least latency: a pipeline's exact search",
+    "consecutive stages, one for each device that is used: a pipeline's exact search",
     features=frozenset({Feature.GAP, Feature.CALLBACK}),
     supports=SUPPORTS,
     readings=(None, MEMORY),
@@ -120,13 +119,11 @@ def solve_staged(problem: Placement, run: Run) -> Outcome:
         return Outcome(run.termination(), reason="no consecutive stages fit the devices")
     index = {name: v for v, name in enumerate(instance.names)}
     position = {name: k for k, name in enumerate(instance.devices)}
-    order = np.asarray([index[name] for stage in scout.best.stages for name in stage.operators], dtype=np.int64)
-    device = np.empty(len(order), dtype=np.int64)
-    for stage in scout.best.stages:
-        device[[index[name] for name in stage.operators]] = position[stage.device]
+    homes = [(index[name], position[stage.device]) for stage in scout.best.stages for name in stage.operators]
+    order, device = np.ascontiguousarray(np.asarray(homes, dtype=np.int64).reshape(-1, 2).T)
     arrays = arrays_of(instance, problem)
-    plan = plan_of(arrays, order, device)
-    if np.isfinite(plan.makespan) and fits(arrays, device):
+    plan = plan_of(arrays, order, device[np.argsort(order)])
+    if np.isfinite(plan.makespan) and fits(arrays, plan.device):
         schedule = solution_of(instance, arrays, plan)
         judged = problem.evaluate(schedule)
         if judged.feasible and judged.objective is not None:
