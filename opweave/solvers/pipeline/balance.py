@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from opweave.formulations.pipeline.instance import lower, shortage, smallest_memory
+from opweave.formulations.pipeline.instance import lower, lower_unless_short, shortage, smallest_memory
 from opweave.problems.constraints import MemoryCap
-from opweave.problems.errors import InfeasibleError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.plans import finished, nothing_fits
@@ -16,9 +15,7 @@ from opweave.solvers.run import Outcome, Run
 
 def solve_balanced(problem: Pipeline, run: Run) -> Outcome:
     """Try without a limit, then with the fewest bytes that stages of any devices need, then between plan and bound."""
-    reason = shortage(problem)
-    if reason is not None:
-        raise InfeasibleError(reason)
+    instance = lower_unless_short(problem)
     run.enter("bisection")
     least, tried = smallest_memory(problem) or 0, math.inf
     run.proved(least, "stages of any devices")
@@ -30,7 +27,7 @@ def solve_balanced(problem: Pipeline, run: Run) -> Outcome:
             least = max(least, int(tried) + 1)
             run.proved(least, "bisection over memory")
         elif answer is Finding.REFUTED:
-            return Outcome(infeasible=True, reason=nothing_fits(problem, lower(problem)))
+            return Outcome(infeasible=True, reason=nothing_fits(problem, instance))
         else:
             break
         most = int(run.objective or 0)
