@@ -29,10 +29,10 @@ def row(name: str, path: Path, dims: Mapping[str, int]) -> tuple[object, ...]:
     listed = ow.solve(problem, solver="definition")
     begin = time.process_time()
     order = ow.solve(problem, time_limit=LIMIT)
-    layout = ow.layout_of(problem, order)
+    layout = ow.MemoryLayout.of(problem, order)
     arena = ow.solve(layout, time_limit=LIMIT)
     seconds = time.process_time() - begin
-    greedy = ow.solve(ow.layout_of(problem, listed), solver="tflm")
+    greedy = ow.solve(ow.MemoryLayout.of(problem, listed), solver="tflm")
     found = [kilobytes(each.objective) for each in (listed, order, greedy, arena)]
     proved = "proved" if order.status is arena.status is ow.Status.OPTIMAL else f"{arena.gap or 0:.2%}"
     return (name, len(graph.operators), *found, proved, f"{seconds:.2f} s")

@@ -71,11 +71,11 @@ def public(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         path = folder / f"{name}.{CAPACITY}.csv"
         if not path.exists() or (smoke and name not in "AF"):
             continue
-        problem = ow.load_lifetimes(path, capacity=CAPACITY)
+        problem = ow.MemoryLayout.from_csv(path, capacity=CAPACITY)
         timed = [seconds_until(problem, seed, 20.0, CAPACITY) for seed in range(1 if smoke else 5)]
         packed = all(result.solution is not None for _, result in timed)
         best = ow.solve(problem, time_limit=1.0 if smoke else 60.0)
-        tflm = ow.solve(ow.load_lifetimes(path), solver="tflm").objective
+        tflm = ow.solve(ow.MemoryLayout.from_csv(path), solver="tflm").objective
         yield (
             name,
             len(problem.lifetimes),
@@ -96,7 +96,7 @@ def graphs(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Graphs of the repository in their best orders."""
     for path in [GRAPHS / f"{name}.json.gz" for name in SMOKE] if smoke else sorted(GRAPHS.glob("*/*.json.gz")):
         ordering = ow.MemoryOrdering(graph=ow.load(path))
-        problem = ow.layout_of(ordering, ow.solve(ordering, time_limit=10.0))
+        problem = ow.MemoryLayout.of(ordering, ow.solve(ordering, time_limit=10.0))
         rules = [reached(ow.solve(problem, solver=rule)) for rule in RULES]
         began = time.process_time()
         result = ow.solve(problem, time_limit=1.0 if smoke else 10.0)

@@ -207,7 +207,7 @@ def _seconds(problem: Pipeline, operators: tuple[str, ...], device: str) -> floa
     return sum(problem.costs.seconds(name, device) for name in operators)
 
 
-def _bytes(problem: Pipeline, operators: tuple[str, ...]) -> int:
+def bytes_of(problem: Pipeline, operators: tuple[str, ...]) -> int:
     weights = {each.id: each.bytes for each in problem.graph.parameters}
     sizes = {each.id: each.bytes for each in problem.graph.tensors if each.alias_of is None}
     here = [_operator(problem, name) for name in operators]
@@ -230,7 +230,7 @@ def _held(
             runs[name] = runs.get(name, ()) + piece
     for operators in runs.values():
         if operators not in sizes:
-            sizes[operators] = _bytes(problem, operators)
+            sizes[operators] = bytes_of(problem, operators)
     return {name: sizes[operators] for name, operators in runs.items()}
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from opweave.adapters.cluster.carry import carry_out
 from opweave.adapters.cluster.connect import Workers
 from opweave.adapters.cluster.parts import Plan, cut, random_inputs
-from opweave.adapters.cluster.station import RESULT, Part, memory_bytes, open_part, part_options
+from opweave.adapters.cluster.station import RESULT, ModelPiece, memory_bytes, open_part, part_options
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.runtimes.groups import Group
@@ -240,13 +240,13 @@ def _chained(chains: Sequence[tuple[str, ...]]) -> Plan:
     """Chains of parts that multiply matrices, each of which sends an array to the next one."""
     from onnx.parser import parse_model
 
-    parts: list[Part] = []
+    parts: list[ModelPiece] = []
     for chain, devices in enumerate(chains):
         array, result = f"array{chain}", f"result{chain}"
         model = parse_model(PRODUCT.replace("#", str(chain))).SerializeToString()
         for place, device in enumerate(devices):
             first, last, number = place == 0, place == len(devices) - 1, len(parts)
-            part = Part(
+            part = ModelPiece(
                 number=number,
                 devices=(device,),
                 model=model,

@@ -6,10 +6,11 @@ Machine Learning" (ASPLOS 2023).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,8 +22,8 @@ from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.limits import MAX_BYTES
 from opweave.problems.memory_layout.referee import LayoutColumns, LayoutDetails, PlayedLayout, PoolUse, unusable
 from opweave.problems.problem import Problem
-from opweave.problems.shown import Bare
-from opweave.problems.solution import Referee, Refereed, Solution
+from opweave.problems.shown import Bare, find_view
+from opweave.problems.solution import HasSolution, Referee, Refereed, Solution
 from opweave.problems.spec import (
     Bytes,
     BytesOrNone,
@@ -236,6 +237,73 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     apart: Grid[Name] = preset(())
     in_place: Grid[Name] = preset(())
     objective: Literal["arena", "traffic"] = "arena"
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem[Any, Any],
+        solution: Solution | HasSolution[Solution],
+        *,
+        device: str | None = None,
+        pools: Sequence[Pool] | None = None,
+    ) -> MemoryLayout:
+        """The layout problem of a plan: its storages and their lifetimes.
+
+        Parameters
+        ----------
+        problem, solution
+            A memory ordering, a placement, a batched mapping or a pipeline, and a plan of it that can be carried out,
+            or the result that has the plan.
+        device
+            The device whose memory is laid out; an ordering has only one memory, and needs no name for it. A stage of
+            a pipeline counts its steps and holds one input at a time.
+        pools
+            The pools; None for one arena that may grow, or of a device's memory.
+
+        Raises
+        ------
+        InvalidInputError
+            If the plan has no such device, cannot be carried out, or belongs to a problem without storages.
+
+        Examples
+        --------
+        >>> from opweave.problems.graph import Operator, Tensor
+        >>> from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+        >>> graph = OpGraph(
+        ...     tensors=[Tensor(id="x", bytes=4), Tensor(id="y", bytes=8)],
+        ...     operators=[Operator(id="grow", inputs=["x"], outputs=["y"])],
+        ... )
+        >>> layout = MemoryLayout.of(MemoryOrdering(graph), Ordering(order=["grow"]))
+        >>> [(each.id, each.begin, each.end, each.bytes) for each in layout.lifetimes]
+        [('x', -1.0, 1.0, 4), ('y', 0.0, 1.0, 8)]
+        """
+        from opweave.problems.layout_of import layout_of
+
+        return layout_of(problem, solution, device, pools)
+
+    @classmethod
+    def from_csv(cls, path: str | Path, **options: Any) -> MemoryLayout:
+        """Read lifetimes of storages from a CSV in the format of MiniMalloc.
+
+        Parameters
+        ----------
+        path
+            The file (``.csv`` or ``.csv.gz``): the columns ``id,lower,upper,size`` and, if wanted, ``alignment`` and
+            ``offset`` (fixed).
+        options
+            ``capacity`` and ``alignment``: bytes of the arena, and the alignment of all offsets in it; an arena without
+            a capacity may grow. ``pools``: several pools, instead of one arena. ``limits``: caps on the file's size and
+            on its rows.
+
+        Raises
+        ------
+        InvalidInputError, LimitExceededError
+            One sentence says what is wrong, where, and what to do.
+        """
+        read = find_view(cls.__name__, "from_csv")
+        assert read is not None
+        problem: MemoryLayout = read(path, **options)
+        return problem
 
     @model_validator(mode="after")
     def _check(self) -> MemoryLayout:

@@ -25,7 +25,7 @@ def test_a_conflict_is_exit_1_with_what_would_mend_it(opweave: Run, tmp_path: Pa
     assert "1 byte more in limit_bytes" in ended.out
     kept = ow.results.Conflict.model_validate_json((tmp_path / "why.json").read_text())
     assert [item.name for item in kept.items] == ["limit_bytes=7 bytes"]
-    assert kept.mends[0].problem is None
+    assert kept.repairs[0].problem is None
 
 
 def test_a_plan_is_exit_0(opweave: Run, tmp_path: Path) -> None:

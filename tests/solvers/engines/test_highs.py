@@ -15,7 +15,7 @@ from opweave.formulations.modeling.rows import Block
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines import highs_child
-from opweave.solvers.engines.answers import Answer, Work
+from opweave.solvers.engines.answers import Ending, Work
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.highs_child import STATUS, load_highs, run_checked
 from opweave.solvers.engines.known import Engine, Highs, report
@@ -32,7 +32,7 @@ WORK = Work("highs", None)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """HiGHS runs in this process."""
 
-    def answer(_: Highs, task: Task, work: Work) -> Answer:
+    def answer(_: Highs, task: Task, work: Work) -> Ending:
         return highs_child.solve(work, lambda news: report(task, news))
 
     monkeypatch.setattr(Engine, "answer", answer)
@@ -206,7 +206,7 @@ def test_a_point_above_the_engines_own_bound_is_not_optimal(monkeypatch, here):
     problem = six()
     plain = highs_child.solve
 
-    def solved(work: Work, send: Send) -> Answer:
+    def solved(work: Work, send: Send) -> Ending:
         answer = plain(replace(work, start=None), lambda news: None)
         return answer if work.start is None else replace(answer, values=work.start)
 

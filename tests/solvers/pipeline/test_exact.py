@@ -23,7 +23,7 @@ from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.bottleneck import BottleneckSearch
 from opweave.solvers.pipeline.plans import Best, value_of
 from opweave.solvers.pipeline.sums import SumSearch
-from opweave.solvers.pipeline.threshold import Answer, Thresholds
+from opweave.solvers.pipeline.threshold import Finding, Thresholds
 from opweave.solvers.run import Run
 from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four
@@ -99,13 +99,13 @@ def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObje
             "exact": lambda tester=tester: tester.exact(limit, 10**9),
         }[look]()
         keeps = optimum is not None and optimum <= limit
-        if answer is Answer.KEPT:
+        if answer is Finding.KEPT:
             assert keeps
             assert value_of(instance, tester.plan) <= limit
-        if answer is Answer.REFUTED:
+        if answer is Finding.REFUTED:
             assert not keeps
         if look == "exact":
-            assert answer is (Answer.KEPT if keeps else Answer.REFUTED)
+            assert answer is (Finding.KEPT if keeps else Finding.REFUTED)
 
 
 def wireless(model: str, seed: int, **changes: object) -> Pipeline:
@@ -226,7 +226,7 @@ def test_tests_of_a_threshold_that_are_cut_short_stay_open(limit: float, monkeyp
     monkeypatch.setattr(workbench, "SLICE", 1)
     tester = Thresholds(arrays_of(lower(four())), lambda: True)
     answers = [tester.quick(limit), tester.priced(limit, 4), tester.exact(limit, 10**7)]
-    assert answers == [Answer.OPEN] * 3
+    assert answers == [Finding.OPEN] * 3
 
 
 @pytest.mark.parametrize("objective", ["bottleneck", "latency"])
