@@ -136,7 +136,8 @@ def solve_or_skip(problem: ow.extend.Problem, solver: str, **arguments: object) 
 
 
 def check(problem: ow.extend.Problem, result: ow.Result, optimum: float | None) -> None:
-    """What holds for every result, whatever the solver."""
+    """What holds for every result, whatever the solver; a claim that the referee does not confirm ends as an error."""
+    assert result.termination is not ow.results.Termination.ENGINE_ERROR, result.reason
     if result.solution is not None:
         assert optimum is not None
         assert result.verified

@@ -12,7 +12,7 @@ import pytest
 
 import opweave as ow
 from opweave.problems.errors import EngineError
-from opweave.solvers.lanes import Process, own_first, work_in_lanes
+from opweave.solvers.lanes import Process, work_in_lanes
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
 from tests.oracles.memory_ordering import best_ordering
@@ -111,11 +111,6 @@ def test_any_executor_will_do() -> None:
         problem = ow.MemoryOrdering(graph=graph)
         result = ow.solve(problem, executor=pool, time_limit=20.0)
     assert result.objective == best_ordering(problem)[0]
-
-
-def test_every_lane_begins_with_workers_of_its_own() -> None:
-    crew: list[Any] = list("abcde")
-    assert [own_first(crew, lane, 2) for lane in range(2)] == [list("acebd"), list("abdce")]
 
 
 def test_a_process_carries_out_calls_and_reports_errors() -> None:

@@ -278,9 +278,3 @@ def test_the_default_solver_needs_no_optional_package(problem, monkeypatch: pyte
     result = ow.solve(problem, time_limit=5)
     assert result.verified
     assert result.objective == ow.solve(problem, solver="highs").objective
-
-
-@pytest.mark.parametrize(("kind", "solver"), [("placement", "tabu")])
-def test_fewer_rounds_than_none_are_refused(kind: str, solver: str) -> None:
-    with pytest.raises(ow.InvalidInputError, match="option 'rounds' is -1; it must be a whole number from 0"):
-        ow.solve(PROBLEMS[kind], solver=solver, options={"rounds": -1})

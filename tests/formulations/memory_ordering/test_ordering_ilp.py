@@ -59,14 +59,6 @@ def test_windows_of_the_latest_reader_are_not_cut_off():
     assert agrees(solved(problem, "time_indexed"), best_ordering(problem)[0])
 
 
-def test_results_that_nobody_reads_take_memory_while_they_are_made():
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id="x", bytes=1), ow.Tensor(id="lost", bytes=5)],
-        operators=[ow.Operator(id="waste", inputs=["x"], outputs=["lost"])],
-    )
-    assert agrees(solved(ow.MemoryOrdering(graph=graph), "time_indexed"), 6)
-
-
 def test_users_models_count_in_bytes():
     """Sizes are multiples of 4 here; the model that a user gets minimises bytes, and its values are read back."""
     problem = two_branches()

@@ -239,24 +239,6 @@ def test_solves_with_unlike_numbers_of_threads_do_not_disturb_each_other():
     assert all(result.status is ow.Status.OPTIMAL for result in results.values())
 
 
-def test_rows_of_an_extension_are_obeyed(problem):
-    def both_big_first(model, _):
-        model.add(model.before("big1", "small2") + model.before("big2", "small1") == 2)
-
-    result = ow.solve(problem, solver="highs", extend=both_big_first)
-    assert (result.objective, result.bound, result.status) == (17, 17, ow.Status.OPTIMAL)
-
-
-def test_a_start_that_breaks_an_added_row_is_refused(problem):
-    start = ow.Ordering(order=["big1", "small1", "big2", "small2", "join"])
-
-    def second_first(model, _):
-        model.add(model.before("big2", "big1") >= 1)
-
-    with pytest.raises(ow.InvalidInputError, match=r"the start does not obey the model: .* row"):
-        ow.solve(problem, solver="highs", extend=second_first, start=start)
-
-
 def test_no_bound_is_claimed_for_an_objective_that_a_user_put_in_place():
     def other(model, _):
         model.minimise(-model.on("b", "d"))

@@ -65,14 +65,16 @@ def test_two_branches(objective: str, optimum: int, plain: bool) -> None:
 # Against brute force
 
 
-@given(memory_orderings(max_operators=6), st.booleans())
-@settings(max_examples=100)
-def test_every_reading_of_odd_graphs(problem: MemoryOrdering, plain: bool) -> None:
-    check_optimal(problem, best_ordering(problem)[0], options={"plain": plain})
-
-
-@given(net_problems(), st.sampled_from(["peak", "total"]), st.none() | st.integers(5, 40), st.booleans())
-def test_networks(problem: MemoryOrdering, objective: str, limit: int | None, plain: bool) -> None:
+@given(
+    net_problems() | memory_orderings(6),
+    st.sampled_from(["peak", "total"]),
+    st.none() | st.integers(5, 40),
+    st.booleans(),
+)
+@settings(max_examples=80)
+def test_every_reading_of_networks_and_odd_graphs(
+    problem: MemoryOrdering, objective: str, limit: int | None, plain: bool
+) -> None:
     problem = problem.model_copy(update={"objective": objective, "limit_bytes": limit})
     check_optimal(problem, best_ordering_by_states(problem)[0], options={"plain": plain})
 

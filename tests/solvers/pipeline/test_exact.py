@@ -149,16 +149,12 @@ def test_what_can_be_cut(model: str) -> None:
     inner = [point.position for point in dominators.cut_points]
     assert len(inner) >= (5 if model == "NASNetMobile" else 21)
     if model == "NASNetMobile":  # stem and classifier only: nothing between a twentieth and the end of the model
-        assert not [point for point in inner if len(problem_order(dominators)) // 20 < point < 760]
+        assert not [point for point in inner if len(dominators.running_order) // 20 < point < 760]
         assert largest_piece(dominators) > 64 * 2**20 >= largest_piece(prefix)
     elif model == "VGG16":
         assert largest_piece(prefix) == largest_piece(dominators) > 256 * 2**20
     else:
         assert largest_piece(dominators) <= 64 * 2**20
-
-
-def problem_order(problem: Pipeline) -> tuple[str, ...]:
-    return problem.running_order
 
 
 def test_a_time_limit_keeps_plan_and_bound() -> None:
