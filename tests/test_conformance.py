@@ -24,7 +24,7 @@ from tests.strategies.pipeline import pipelines
 from tests.strategies.serving_flow import serving_flows
 from tests.strategies.slicing import slicings
 from tests.strategies.specs import memory_orderings, placements
-from tests.tiny import PROBLEMS
+from tests.tiny import ENGINES_IN_CHILD_PROCESSES, PROBLEMS, named
 
 PLANLESS = {
     "bound": "proves a bound only",
@@ -44,9 +44,6 @@ BLOCKING = {"calls"}
 
 REFUSING = {"partition", "moirai", "memory_layout-exact", *BLOCKING}
 """Solvers that say at once that they do not take these problems."""
-
-ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}
-"""A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
 
 FEW = {"population": 8, "generations": 4}
 SHORT = {"pymoo": FEW, "geneflow": FEW}
@@ -121,10 +118,6 @@ def drawn(kind: str) -> list[tuple[ow.extend.Problem, float | None]]:
 
     draw()
     return found
-
-
-def named(row: ow.results.SolverInfo) -> str:
-    return f"{row.problem}-{row.name}"
 
 
 def solve_or_skip(problem: ow.extend.Problem, solver: str, **arguments: object) -> ow.Result | None:

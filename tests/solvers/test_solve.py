@@ -16,7 +16,7 @@ from opweave.results import Termination
 from opweave.solvers import registry
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
-from tests.tiny import PROBLEMS
+from tests.tiny import PROBLEMS, graph_of
 
 GOOD = ow.Ordering(order=["a", "b", "c"])
 ALSO_GOOD = ow.Ordering(order=["b", "a", "c"])
@@ -26,15 +26,7 @@ WRONG = ow.Ordering(order=["c", "a", "b"])
 @pytest.fixture
 def problem() -> ow.MemoryOrdering:
     """a makes 8 bytes from x, b makes 2 from x, c joins them into 1; a then b needs 12 (x, a, b), either way."""
-    sizes = {"x": 2, "a": 8, "b": 2, "c": 1}
-    reads = {"a": ["x"], "b": ["x"], "c": ["a", "b"]}
-    return ow.MemoryOrdering(
-        graph=ow.OpGraph(
-            tensors=[ow.Tensor(id=name, bytes=size) for name, size in sizes.items()],
-            operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
-            outputs=["c"],
-        )
-    )
+    return ow.MemoryOrdering(graph_of({"x": 2, "a": 8, "b": 2, "c": 1}, {"a": "x", "b": "x", "c": "a b"}, "c"))
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from tests.formulations.placement.instances import (
 )
 from tests.oracles.placement import best_placement
 from tests.strategies.specs import placements, planned_placements
+from tests.tiny import graph_of
 
 EXTENDED = BuildContext(extended=True)
 
@@ -92,13 +93,7 @@ def test_a_model_that_is_too_large_is_refused(kind):
 def test_windows_that_just_meet_leave_room_for_the_order():
     """In units the only order of two operators misses its window by rounding; it must stay."""
     names = ("o0", "o1", "o2", "o3")
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=f"t{k}", bytes=2) for k in range(4)],
-        operators=[
-            ow.Operator(id=name, inputs=inputs, outputs=[f"t{k}"])
-            for k, (name, inputs) in enumerate(zip(names, ([], ["t0"], ["t0"], ["t1"]), strict=True))
-        ],
-    )
+    graph = graph_of(dict.fromkeys(names, 2), dict(zip(names, ("", "o0", "o0", "o1"), strict=True)))
     table = {name: {"d": seconds} for name, seconds in zip(names, (2.0, 5.0, 0.5, 1.0), strict=True)}
     cluster = ow.Cluster(devices=[ow.Device(name="d")])
     problem = ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table))

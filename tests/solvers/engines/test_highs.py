@@ -22,7 +22,7 @@ from opweave.solvers.engines.known import Engine, Highs, report
 from opweave.solvers.engines.task import Task
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.placement import best_placement
-from tests.tiny import PROBLEMS
+from tests.tiny import PROBLEMS, graph_of
 
 PLAIN = {"head_start": False}
 WORK = Work("highs", None)
@@ -98,12 +98,9 @@ NEVER = {
 
 def six() -> ow.MemoryOrdering:
     """Six operators of which the listed order is not the best."""
-    reads = {"o0": [], "o1": [], "o2": ["o0"], "o3": ["o0"], "o4": [], "o5": ["o2", "o3"]}
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=size) for name, size in zip(reads, (4, 9, 8, 7, 1, 7), strict=True)],
-        operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
-    )
-    return ow.MemoryOrdering(graph=graph, objective="total")
+    reads = {"o0": "", "o1": "", "o2": "o0", "o3": "o0", "o4": "", "o5": "o2 o3"}
+    graph = graph_of(dict(zip(reads, (4, 9, 8, 7, 1, 7), strict=True)), reads)
+    return ow.MemoryOrdering(graph, objective="total")
 
 
 def full_to_the_byte() -> ow.Placement:
