@@ -46,14 +46,6 @@ class PartlyOn(ow.Constraint):
             yield self.broken(f"no part of {self.op!r} is on {self.device!r}")
 
 
-class Elsewhere(ow.Pin):
-    """Not on the device: a meaning of its own, the opposite of its parent's."""
-
-    def violations(self, problem: ow.extend.Problem, solution: ow.extend.Solution) -> Iterator[ow.extend.Violation]:
-        if self.device in solution.devices_by_operator()[self.op]:
-            yield self.broken(f"{self.op!r} runs on {self.device!r}")
-
-
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
@@ -101,13 +93,6 @@ def test_a_rule_with_violations_alone_is_honoured(kind: str) -> None:
     stricter = ow.Precede(before="a", after="b") if kind == "memory_ordering" else ow.Pin(op="b", device="d")
     assert free.objective <= result.objective <= ow.solve(under(PROBLEMS[kind], stricter)).objective * (1 + 1e-9)
     assert rule.kind in ow.pymoo_problem(problem).constraint_names
-
-
-def test_a_meaning_of_its_own_is_not_that_of_the_parent() -> None:
-    problem = under(PROBLEMS["placement"], Elsewhere(op="b", device="e"))
-    result = ow.solve(problem, solver="pymoo", options=SMALL)
-    assert result.verified
-    assert result.solution.device["b"] == "d"
 
 
 def test_limits_become_violations() -> None:
