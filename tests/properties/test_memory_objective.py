@@ -7,7 +7,7 @@ from hypothesis import given
 import opweave as ow
 from opweave.solvers.questions.changes import rebuilt
 from opweave.solvers.trivial import trivial_bound
-from tests.oracles.pipeline import all_pipelines, bytes_of, value_of
+from tests.oracles.pipeline import all_pipelines, stage_bytes, value_of
 from tests.oracles.placement import allowed_assignments, bytes_on, tasks_of
 from tests.strategies.pipeline import pipelines
 from tests.strategies.specs import placements
@@ -28,7 +28,7 @@ def compared(problem, solver, every):
 @given(timed=pipelines())
 def test_pipelines(timed):
     plans = (plan for plan in all_pipelines(timed) if value_of(timed, plan) is not None)
-    every = [max([0, *(bytes_of(timed, stage.operators) for stage in plan.stages)]) for plan in plans]
+    every = [max([0, *(stage_bytes(timed, stage.operators) for stage in plan.stages)]) for plan in plans]
     compared(rebuilt(timed, objective="memory"), "auto", every)
 
 

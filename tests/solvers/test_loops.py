@@ -11,15 +11,7 @@ import pytest
 import opweave as ow
 from opweave.problems.arrays import FloatMatrix, IntArray
 from opweave.problems.errors import InvalidInputError
-from opweave.solvers.kernels import exceeds
 from opweave.solvers.loops import Loop, clock, compile_seconds, helper, loop, loops_of, signature_of
-
-
-def test_one_number_above_its_limit_is_enough() -> None:
-    limits = np.asarray([3, 3])
-    assert not exceeds(np.asarray([3, 0]), limits)
-    assert exceeds(np.asarray([0, 4]), limits)
-    assert not exceeds(limits[:0], limits[:0])
 
 
 class Scale(NamedTuple):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 
 import opweave as ow
-from opweave.problems.result import Termination
 from opweave.solvers.registry import find_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
@@ -56,31 +54,6 @@ def test_what_a_sub_problem_proves_holds_there_alone_unless_it_is_exact() -> Non
     part.proved(9, "part")
     assert part.closed()
     assert (run.objective, run.bound) == (None, None)
-
-
-def test_bounds_are_rounded_up_to_the_grain() -> None:
-    run = Run()
-    run.findings.grain = 0.5
-    run.proved(1.2, "rule")
-    assert run.bound is not None
-    assert 1.2 < run.bound <= 1.5
-
-
-def test_time_runs_out() -> None:
-    run = Run(time_limit=0.01)
-    time.sleep(0.02)
-    assert run.should_stop()
-    assert run.termination() is Termination.TIME_LIMIT
-
-
-def test_a_callback_that_fails_ends_the_run_and_is_kept() -> None:
-    def fail(_: object) -> bool:
-        raise ValueError("mine")
-
-    run = Run(callback=fail)
-    assert run.should_stop() or run.stopped
-    assert run.termination() is Termination.CALLBACK_ERROR
-    assert str(run.findings.callback_error) == "mine"
 
 
 def test_a_bound_is_a_little_less_than_what_was_summed_up_and_never_falls() -> None:

@@ -23,6 +23,7 @@ from opweave.solvers.loops import compile_seconds
 from opweave.solvers.questions.changes import changed
 from opweave.solvers.questions.feasibility import Feasibility, Known
 from opweave.solvers.questions.requirements import requirements_of
+from tests import tiny
 from tests.test_conformance import SUBJECTS, Subject
 from tests.tiny import PROBLEMS
 
@@ -136,11 +137,7 @@ def pin(op: int, device: int) -> ow.Pin:
 
 
 FREE = ow.OpGraph(tensors=[], operators=[ow.Operator(id=name) for name in "abcd"])
-GROWS = ow.OpGraph(
-    tensors=[ow.Tensor(id=name, bytes=size) for name, size in {"x": 1, "a": 8, "b": 2, "y": 1}.items()],
-    operators=[ow.Operator(id=made, inputs=[read], outputs=[made]) for read, made in ("xa", "ab", "by")],
-    outputs=["y"],
-)
+GROWS = tiny.graph_of({"x": 1, "a": 8, "b": 2, "y": 1}, {"a": "x", "b": "a", "y": "b"}, "y")
 CIRCLE = [ow.Precede(before=first, after=then) for first, then in ("ab", "bc", "ca", "cd")]
 BATCHES = ow.Costs.from_table({"o0": {"d0": dict.fromkeys((1, 2, 3, 4), 1.0)}})
 PINS = ["Pin('o0', 'd0')", "Pin('o1', 'd0')"]
