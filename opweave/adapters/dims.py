@@ -7,21 +7,50 @@ The first of these that fits an open dimension counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import MAX_BYTES
+from opweave.problems.words import did_you_mean
+
+USUAL: Mapping[str, int] = {
+    "batch bs": 1,
+    "channel channels": 3,
+    "height width h w rows cols image": 224,
+    "depth": 16,
+    "wav wave waveform audio samples sound pcm speech signal": 16_000,
+    "seq sequence sequences length len lens tokens time times frames steps t": 128,
+}
+"""Sizes by the words in the name of a dimension; the first row that has one of them counts."""
+
+SEQUENCE, IMAGE, AUDIO = 128, 224, 16_000
+"""Sizes of dimensions without such a name."""
+
+MOST_SHOWN = 3
+"""Most inputs whose shapes are shown."""
+
+STATES = frozenset({"h", "c", "hn", "cn", "hidden", "cell", "state", "states"})
+"""Words in the names of a recurrent layer's states."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenDimension:
-    """A dimension of an input without a size; ``symbol`` is its name, or empty."""
+    """A dimension of an input without a size.
+
+    Attributes
+    ----------
+    input, shape, position
+        The input, its shape with -1 for open dimensions, and where this one is.
+    symbol
+        Its name, or empty.
+    """
 
     input: str
+    shape: tuple[int, ...]
     position: int
-    rank: int
     symbol: str = ""
 
     @property
@@ -38,6 +67,44 @@ class OpenDimension:
     def keys(self) -> tuple[str, ...]:
         """All keys that fit, the first one first."""
         return self.place, self.symbol, f"*:{self.position}", "*"
+
+    @property
+    def usual(self) -> int:
+        """A size that makes sense for it: one input, an image, a second of sound or a text.
+
+        Examples
+        --------
+        >>> [OpenDimension("image", (-1, 3, -1, 96), place).usual for place in (0, 2)]
+        [1, 96]
+        >>> OpenDimension("wav", (1, -1), 1).usual, OpenDimension("input_ids", (1, -1), 1, "length").usual
+        (16000, 128)
+        """
+        rank, named = len(self.shape), _named(self.symbol)
+        if named is not None:
+            return named
+        if self.position == 0 < rank - 1 or (self.position == 1 and rank == 3 and self._is_state):
+            return 1
+        if rank == 4:
+            last = self.shape[3] in (1, 3, 4)
+            sides = [size for size in (self.shape[1:3] if last else self.shape[2:]) if size > 4]
+            return 3 if self.position == (3 if last else 1) else max(sides, default=IMAGE)
+        sound = _named(self.input) == AUDIO
+        return AUDIO if sound and self.position == rank - 1 else SEQUENCE
+
+    @property
+    def _is_state(self) -> bool:
+        """Whether it is the batch of a recurrent layer's state."""
+        return self.shape[0] > 1 or not STATES.isdisjoint(_words(self.input))
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
+
+
+def _named(name: str) -> int | None:
+    """The size for a name that has one of the words."""
+    words = _words(name)
+    return next((size for row, size in USUAL.items() if not words.isdisjoint(row.split())), None)
 
 
 def given_sizes(
@@ -65,7 +132,7 @@ def given_sizes(
 
     Examples
     --------
-    >>> given_sizes([OpenDimension("x", 0, 3), OpenDimension("x", 2, 3)], {"x:2": 8, "*": 1}, "example")
+    >>> given_sizes([OpenDimension("x", (-1, 3, -1), place) for place in (0, 2)], {"x:2": 8, "*": 1}, "example")
     {'x:0': 1, 'x:2': 8}
     """
     known = {*names, "*", *(key for dim in found for key in dim.keys)}
@@ -73,7 +140,8 @@ def given_sizes(
         if key not in known:
             keys = ", ".join(dict.fromkeys([*(dim.key for dim in found), *names]))
             has = f"its open dimensions: {keys}" if keys else "it has no open dimension"
-            raise InvalidInputError(f"{where}: there is no dimension {key!r:.80}; {has:.400}")
+            near = did_you_mean(key, known)
+            raise InvalidInputError(f"{where}: there is no dimension {key!r:.80}{near}; {has:.400}")
         if isinstance(size, bool) or not isinstance(size, int) or not least <= size <= MAX_BYTES:
             raise InvalidInputError(
                 f"dims[{key!r:.80}] is {size!r:.40}; it must be a whole number from {least} to 2**53"
@@ -82,18 +150,28 @@ def given_sizes(
     return {place: sizes[0] for place, sizes in fitting.items() if sizes}
 
 
-def advice(left: Sequence[OpenDimension], example: Mapping[str, int] | None, where: str) -> InvalidInputError:
-    """The refusal of a model with open dimensions; the example has sizes by key with which the shapes fit together."""
-    keys = dict.fromkeys(dim.key for dim in left)
-    if example is None:
-        return InvalidInputError(
-            f"{where}: the inputs have open dimensions: {', '.join(keys):.400}; give their sizes as dims, or on the "
-            "command line with --dim NAME=SIZE for each"
-        )
-    python = ", ".join(f'"{key}": {example[key]}' for key in keys)
-    words = " ".join(f"--dim {quote(key)}={example[key]}" for key in keys)
+def advice(left: Sequence[OpenDimension], where: str, example: Mapping[str, int] | None = None) -> InvalidInputError:
+    """The refusal of a model with open dimensions; the example has sizes by key with which the model runs.
+
+    Examples
+    --------
+    >>> print(advice([OpenDimension("image", (-1, 96), 0)], "m"))  # doctest: +ELLIPSIS
+    m: input 'image' (? x 96) has open dimensions; give their sizes, for example dims={"image:0": 1}, ...
+    """
+    names = {dim.place: dim.symbol or "?" for dim in left}
+    shapes = {dim.input: dim.shape for dim in left}
+    said = [
+        f"{name!r:.60} ({' x '.join(names.get(f'{name}:{at}', str(size)) for at, size in enumerate(shape))})"
+        for name, shape in shapes.items()
+    ]
+    more = f" and {len(said) - MOST_SHOWN:,} more" if len(said) > MOST_SHOWN else ""
+    inputs = f"inputs {', '.join(said[:MOST_SHOWN])}{more} have" if len(said) > 1 else f"input {said[0]} has"
+    sizes = {dim.key: dim.usual for dim in reversed(left)} if example is None else example
+    keys = list(dict.fromkeys(dim.key for dim in left))
+    python = ", ".join(f'"{key}": {sizes[key]}' for key in keys)
+    words = " ".join(f"--dim {quote(key)}={sizes[key]}" for key in keys)
     return InvalidInputError(
-        f"{where}: the inputs have open dimensions; give their sizes, e.g. dims={{{python}}}, or on the command line "
+        f"{where}: {inputs} open dimensions; give their sizes, for example dims={{{python}}}, or on the command line "
         f"{words}"
     )
 
@@ -105,7 +183,6 @@ def filled(
     where: str,
     *,
     symbol: Callable[[int, int], str] | None = None,
-    example: Mapping[str, int] | None = None,
 ) -> dict[str, tuple[int, ...]]:
     """Shapes of inputs, -1 for open dimensions, with the sizes that these get.
 
@@ -119,8 +196,6 @@ def filled(
         Name of the model in errors.
     symbol
         The name of a dimension, by its position and the number of dimensions.
-    example
-        Sizes by key for the example in the error; 224 for those that are not there. Without it, there is no example.
 
     Raises
     ------
@@ -133,7 +208,7 @@ def filled(
     {'x': (1, 3, 8)}
     """
     found = [
-        OpenDimension(name, position, len(shape), symbol(position, len(shape)) if symbol else "")
+        OpenDimension(name, tuple(shape), position, symbol(position, len(shape)) if symbol else "")
         for name, shape in opened.items()
         for position, size in enumerate(shape)
         if size < 0
@@ -141,8 +216,7 @@ def filled(
     sizes = {**usual, **given_sizes(found, dims, where)}
     left = [dim for dim in found if dim.place not in sizes]
     if left:
-        sizes_by_key = None if example is None else {dim.key: example.get(dim.key, 224) for dim in left}
-        raise advice(left, sizes_by_key, where)
+        raise advice(left, where)
     return {
         name: tuple(size if size >= 0 else sizes[f"{name}:{position}"] for position, size in enumerate(shape))
         for name, shape in opened.items()

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import keras
 
 _AXES = {2: ("length",), 3: ("length",), 4: ("height", "width"), 5: ("depth", "height", "width")}
-_USUAL = {"batch": 1, "length": 128, "depth": 16}
 
 KINDS = FrameworkKinds(__file__)
 VIEWS, ELEMENTWISE, _OWN_ACTIVATION = map(KINDS.names, ("views", "elementwise", "own_activation"))
@@ -162,7 +161,7 @@ class _Builder:
 
         inner = self.functional(model, model.name)
         opened = {tensor.name: tuple(-1 if size is None else size for size in tensor.shape) for tensor in inner.inputs}
-        shapes = filled(opened, self._dims, {}, self._where, symbol=_axis, example=_USUAL)
+        shapes = filled(opened, self._dims, {}, self._where, symbol=_axis)
         given = [keras.KerasTensor(shapes[each.name], dtype=each.dtype, name=each.name) for each in inner.inputs]
         for tensor in given:
             self._keep(tensor, str(tensor.name))

@@ -141,8 +141,8 @@ class PlayedLayout:
         pools = tuple(Resource(pool.name, "device", exclusive=False) for pool in problem.pools)
         self.timeline = Timeline("seconds", pools, names, Recorder().activities(), lifetimes)
         self._details = self._measured()
-        arena = problem.objective == "arena"
-        self.objective = self._details.arena_bytes if arena else self._details.traffic_seconds
+        priced = sum(pool.price * use.bytes for pool, use in zip(problem.pools, self._details.pools, strict=True))
+        self.objective = priced if problem.objective == "arena" else self._details.traffic_seconds
 
     def details(self) -> LayoutDetails:
         """The bytes of every pool."""

@@ -27,6 +27,7 @@ from opweave.problems.spec import (
     Bytes,
     BytesOrNone,
     Count,
+    Extent,
     FrozenDict,
     Grid,
     Many,
@@ -112,6 +113,8 @@ class Pool(Spec):
         Bytes per second that operators write and read there; None if this takes no time worth counting.
     operators
         Operators that reach it; None for all.
+    price
+        What a byte that is reserved in it counts in the objective ``"arena"``; 0 if only other pools are to be small.
     """
 
     name: Name
@@ -119,6 +122,7 @@ class Pool(Spec):
     alignment: Alignment = 1
     speed: RateOrNone = preset(None)
     operators: ManyOrNone[Name] = preset(None)
+    price: Extent = 1
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -202,8 +206,8 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         Groups of storages that stand at one place: the same pool, the same offset. They count as one storage, from the
         first begin to the last end, with the bytes of the largest.
     objective
-        ``"arena"``: the bytes that have to be reserved, in all pools together. ``"traffic"``: the seconds in which all
-        storages are written and read in their pools.
+        ``"arena"``: the bytes that have to be reserved, each at the price of its pool. ``"traffic"``: the seconds in
+        which all storages are written and read in their pools.
 
     Raises
     ------
@@ -240,8 +244,11 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     @model_validator(mode="after")
     def _check(self) -> MemoryLayout:
         self._check_names()
+        if len(self.pools) == 1 and self.pools[0].price != 1:
+            raise ValueError("a price compares pools; leave it out where there is one")
         most = sum(each.bytes + each.alignment for each in self.lifetimes)
         most += len(self.lifetimes) * max(each.alignment for each in self.pools)
+        most *= max(1, *(each.price for each in self.pools))
         if most + max(self.fixed.values(), default=0) > MAX_BYTES_TOGETHER:
             raise ValueError("the storages could take more than 2**62 bytes together; check sizes and alignments")
         slowest = max((pool.seconds(sum(each.moved for each in self.lifetimes)) for pool in self.pools), default=0.0)
@@ -282,8 +289,9 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
 
     def assumptions(self) -> str:
         sizes = ("no limit" if pool.bytes is None else f"{pool.bytes:,} bytes" for pool in self.pools)
-        pools = ", ".join(f"{pool.name} ({size})" for pool, size in zip(self.pools, sizes, strict=True))
-        return f"{self.objective}, {pools}"
+        prices = ("" if pool.price == 1 else f" at {pool.price:,} a byte" for pool in self.pools)
+        pools = (f"{pool.name} ({size}{price})" for pool, size, price in zip(self.pools, sizes, prices, strict=True))
+        return f"{self.objective}, {', '.join(pools)}"
 
     @property
     def size(self) -> int:

@@ -10,9 +10,13 @@ from opweave.solvers.trivial import own_bound, safe
 
 @own_bound(MemoryLayout)
 def _(problem: MemoryLayout) -> int | float:
-    """The most bytes that are live at any time; for traffic, every storage in the fastest pool that takes it."""
+    """Live bytes in the cheapest pools that hold them; for traffic, every storage in the fastest pool that takes it."""
     if problem.objective == "arena":
-        return problem.live_peak
+        left, cost = problem.live_peak, 0
+        for pool in sorted(problem.pools, key=lambda pool: pool.price):
+            held = left if pool.bytes is None else min(left, pool.bytes)
+            left, cost = left - held, cost + held * pool.price
+        return cost + left * max(pool.price for pool in problem.pools)
     if all(pool.operators is None for pool in problem.pools) and all(each.pools is None for each in problem.lifetimes):
         fastest = max((pool.speed or math.inf for pool in problem.pools), default=math.inf)
         return safe(float((problem.moved / fastest).sum()))
