@@ -22,7 +22,7 @@ from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.layout_of import layout_of
-from opweave.problems.memory_layout.spec import MemoryLayout, Pool
+from opweave.problems.memory_layout.spec import Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import OptionValue
 from opweave.problems.units import parse_bytes, read_rate
@@ -108,11 +108,13 @@ def _layout(
 
     of_order = {name: flags[name] for name in OF_ORDERS if name in flags}
     capacity, alignment = flags.get("bytes"), flags.get("alignment", 1)
+    goal = {"objective": flags.get("objective", "arena")}
     if path.name.lower().endswith(LIFETIMES):
         if of_order:
             flag = next(iter(of_order)).replace("_", "-")
             raise InvalidInputError(f"--{flag} is about the order of a model; a CSV says when its storages live")
-        return load_lifetimes(path, capacity=capacity, alignment=alignment)
+        found = load_lifetimes(path, capacity=capacity, alignment=alignment, pools=flags.get("pools"))
+        return found.model_copy(update=goal)
     pool = validated(Pool, {"name": "arena", "bytes": capacity, "alignment": alignment}, "pool 'arena'")
     graph = load(path, dims=dims, inputs=inputs)
     ordering = validated(MemoryOrdering, {"graph": graph, **of_order}, "problem layout")
@@ -121,8 +123,8 @@ def _layout(
     listed = [graph.operators[graph.operator_index[name]] for name in order.order]
     parts = {name: getattr(graph, name) for name in OpGraph.model_fields}
     in_order = OpGraph(**parts | {"operators": listed})  # a reader of the layout finds its order here
-    layout: MemoryLayout = layout_of(MemoryOrdering(graph=in_order, **of_order), order, pools=[pool])
-    return layout
+    layout = layout_of(MemoryOrdering(graph=in_order, **of_order), order, pools=flags.get("pools", [pool]))
+    return layout.model_copy(update=goal)
 
 
 def solve_command(spec: Path, *, settings: Settings) -> int:

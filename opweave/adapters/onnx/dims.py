@@ -1,4 +1,6 @@
-"""Open dimensions of an ONNX model's inputs, and the sizes that a user gives them (see :mod:`opweave.adapters.dims`).
+"""Open dimensions of an ONNX model's inputs, and the sizes that a user gives them.
+
+See :mod:`opweave.adapters.graphs.dims`.
 
 A name that gets a size has it everywhere.
 """
@@ -10,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.adapters.dims import OpenDimension, given_sizes
+from opweave.adapters.graphs.dims import OpenDimension, given_sizes
 from opweave.adapters.onnx.model import inner_graphs, values_of
+from opweave.adapters.onnx.sizes import element_type
 from opweave.problems.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -21,11 +24,10 @@ if TYPE_CHECKING:
 def open_dimensions(graph: GraphProto) -> list[OpenDimension]:
     """Dimensions of tensor inputs that have no size; a negative size is none."""
     return [
-        OpenDimension(
-            value.name, tuple(-1 if _is_open(each) else each.dim_value for each in shape.dim), position, dim.dim_param
-        )
+        OpenDimension(value.name, _sizes(shape), position, dim.dim_param, whole)
         for value in graph.input
         if (shape := _shape(value.type)) is not None
+        for whole in ["INT" in element_type(value.type.tensor_type.elem_type)]
         for position, dim in enumerate(shape.dim)
         if _is_open(dim)
     ]
@@ -101,7 +103,7 @@ def guesses(found: Sequence[OpenDimension]) -> Iterator[dict[str, int]]:
     """Sizes that may do for a model's open dimensions: those that make sense for their kinds, then others."""
     usual = {dim.key: dim.usual for dim in reversed(found)}
     yield usual
-    for size in (8, 512, 64, 640):
+    for size in (512, 64, 640, 8):
         yield {key: size if least > 3 else least for key, least in usual.items()}
     yield dict.fromkeys(usual, 1)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.adapters.dims import OpenDimension, advice
 from opweave.adapters.files import PathLike
+from opweave.adapters.graphs.dims import OpenDimension, advice
 from opweave.adapters.onnx.dims import guesses, open_dimensions, sizes_of_inputs
 from opweave.adapters.onnx.model import KINDS, OnnxFile, Shaped, complete, read_model, reads_of, title
 from opweave.adapters.onnx.sizes import (
@@ -33,8 +33,8 @@ Inputs = Mapping[str, Any]
 """Example inputs by name: arrays, or lists of arrays for sequences."""
 
 
-TRIED_SECONDS = 1.5
-"""Time for runs with the sizes that a refusal may advise, all together."""
+TRIED_SECONDS = 2.0
+"""Time for reading a model and running it with the sizes that a refusal may advise, all together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +107,21 @@ def shape(
     model: PathLike | ModelProto, dims: Mapping[str, int], inputs: Inputs | None, limits: Limits
 ) -> tuple[OnnxFile, Shaped]:
     """The first half of :func:`prepare`: everything that holds for all values of the inputs."""
-    file = read_model(model, limits)
+    end, file = time.monotonic() + TRIED_SECONDS, read_model(model, limits)
     from opweave.adapters.onnx.shapes import shaped
 
     sizes = sizes_of_inputs(file.proto.graph, _arrays(inputs), file.where)
     found = shaped(file, sizes | dict(dims), limits)
     dims_left = open_dimensions(found.model.graph)
     if dims_left:
-        raise advice(dims_left, file.where, _tried(dims_left, file, found.model, inputs, limits))
+        raise advice(dims_left, file.where, _tried(dims_left, file, found.model, inputs, limits, end))
     return file, found
 
 
 def _tried(
-    left: Sequence[OpenDimension], file: OnnxFile, model: ModelProto, inputs: Inputs | None, limits: Limits
+    left: Sequence[OpenDimension], file: OnnxFile, model: ModelProto, inputs: Inputs | None, limits: Limits, end: float
 ) -> dict[str, int] | None:
-    """Sizes with which a model loads and runs; None if none is found in time."""
-    end = time.monotonic() + TRIED_SECONDS
+    """Sizes with which a model loads and runs; None if none is found until ``end``."""
     for sizes in guesses(left):
         seconds = min(limits.run_seconds, end - time.monotonic())
         if seconds < 0.0:

@@ -72,7 +72,7 @@ def default_options(*, threads: int = 1) -> SessionOptions:
     """Make the runtime's default options, without log output."""
     options = import_runtime().SessionOptions()
     options.intra_op_num_threads = threads
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # errors are raised, too
     return options
 
 
@@ -153,7 +153,9 @@ def run_session(session: InferenceSession, feeds: Arrays, names: Sequence[str] |
     try:
         return dict(zip(wanted, session.run(wanted, dict(feeds)), strict=True))
     except Exception as error:
-        raise EngineError(f"ONNX Runtime failed: {short(error)}") from None
+        raise EngineError(
+            f"ONNX Runtime failed: {short(error)}; it may run with other sizes of open dimensions, or with example inputs"
+        ) from None
 
 
 def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: int = 3) -> RuntimeRun:

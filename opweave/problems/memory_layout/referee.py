@@ -211,9 +211,7 @@ def _wrong_groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation
         for first, name in ((group[0], name) for group in groups for name in group[1:]):
             here, there = (problem.pool_of(solution, each) for each in (first, name))
             if rule == "in_place":
-                here, there = (
-                    f"{solution.offset[each]:,} in {problem.pool_of(solution, each)}" for each in (first, name)
-                )
+                here, there = f"{solution.offset[first]:,} in {here}", f"{solution.offset[name]:,} in {there}"
             if here != there:
                 yield broken(rule, f"{first!r} and {name!r} must stand {rule}, not at {here} and at {there}")
     for group in problem.apart:

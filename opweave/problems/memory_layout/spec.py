@@ -27,7 +27,6 @@ from opweave.problems.spec import (
     Bytes,
     BytesOrNone,
     Count,
-    Extent,
     FrozenDict,
     Grid,
     Many,
@@ -122,7 +121,7 @@ class Pool(Spec):
     alignment: Alignment = 1
     speed: RateOrNone = preset(None)
     operators: ManyOrNone[Name] = preset(None)
-    price: Extent = 1
+    price: Bytes = 1
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -246,9 +245,8 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         self._check_names()
         if len(self.pools) == 1 and self.pools[0].price != 1:
             raise ValueError("a price compares pools; leave it out where there is one")
-        most = sum(each.bytes + each.alignment for each in self.lifetimes)
-        most += len(self.lifetimes) * max(each.alignment for each in self.pools)
-        most *= max(1, *(each.price for each in self.pools))
+        step, price = max(each.alignment for each in self.pools), max(1, *(each.price for each in self.pools))
+        most = price * sum(each.bytes + each.alignment + step for each in self.lifetimes)
         if most + max(self.fixed.values(), default=0) > MAX_BYTES_TOGETHER:
             raise ValueError("the storages could take more than 2**62 bytes together; check sizes and alignments")
         slowest = max((pool.seconds(sum(each.moved for each in self.lifetimes)) for pool in self.pools), default=0.0)
@@ -263,10 +261,9 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     def _check_names(self) -> None:
         if not self.pools:
             raise ValueError("a layout needs a pool; leave out 'pools' for one arena")
-        for what, names in (("storage", self.index), ("pool", self.pool_index)):
-            held = self.lifetimes if what == "storage" else self.pools
-            if len(names) < len(held):
-                twice = repeated(each.id if isinstance(each, Lifetime) else each.name for each in held)
+        ids, names = [each.id for each in self.lifetimes], [each.name for each in self.pools]
+        for what, own in (("storage", ids), ("pool", names)):
+            if (twice := repeated(own)) is not None:
                 raise ValueError(f"two {what}s have the name {twice!r}")
         for each in self.lifetimes:
             refuse_unknown(f"storage {each.id!r} names", "pool", each.pools or (), self.pool_index, "problem")
@@ -277,10 +274,9 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
                 if repeated(group) is not None:
                     raise ValueError(f"{field} names storage {repeated(group)!r} twice in one group")
         if self.graph.operators:
-            named = [(f"storage {each.id!r} names", each.operators) for each in self.lifetimes]
-            named += [(f"pool {each.name!r} names", each.operators or ()) for each in self.pools]
-            for what, operators in named:
-                refuse_unknown(what, "operator", operators, self.graph.operator_index)
+            for each in (*self.lifetimes, *self.pools):
+                what = f"storage {each.id!r}" if isinstance(each, Lifetime) else f"pool {each.name!r}"
+                refuse_unknown(f"{what} names", "operator", each.operators or (), self.graph.operator_index)
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # it depends on the objective

@@ -19,10 +19,10 @@ from opweave.problems.words import did_you_mean
 USUAL: Mapping[str, int] = {
     "batch bs": 1,
     "channel channels": 3,
-    "height width h w rows cols image": 224,
+    "height width h w row col": 224,
     "depth": 16,
-    "wav wave waveform audio samples sound pcm speech signal": 16_000,
-    "seq sequence sequences length len lens tokens time times frames steps t": 128,
+    "wav wave waveform audio sample sound pcm speech signal": 16_000,
+    "seq sequence length len token time frame step t": 128,
 }
 """Sizes by the words in the name of a dimension; the first row that has one of them counts."""
 
@@ -46,12 +46,15 @@ class OpenDimension:
         The input, its shape with -1 for open dimensions, and where this one is.
     symbol
         Its name, or empty.
+    whole
+        Whether the input has whole numbers, such as the words of a text.
     """
 
     input: str
     shape: tuple[int, ...]
     position: int
     symbol: str = ""
+    whole: bool = False
 
     @property
     def key(self) -> str:
@@ -76,7 +79,7 @@ class OpenDimension:
         --------
         >>> [OpenDimension("image", (-1, 3, -1, 96), place).usual for place in (0, 2)]
         [1, 96]
-        >>> OpenDimension("wav", (1, -1), 1).usual, OpenDimension("input_ids", (1, -1), 1, "length").usual
+        >>> OpenDimension("x", (1, -1), 1).usual, OpenDimension("input_ids", (1, -1), 1, whole=True).usual
         (16000, 128)
         """
         rank, named = len(self.shape), _named(self.symbol)
@@ -88,7 +91,7 @@ class OpenDimension:
             last = self.shape[3] in (1, 3, 4)
             sides = [size for size in (self.shape[1:3] if last else self.shape[2:]) if size > 4]
             return 3 if self.position == (3 if last else 1) else max(sides, default=IMAGE)
-        sound = _named(self.input) == AUDIO
+        sound = _named(self.input) == AUDIO or (rank == 2 and not self.whole)
         return AUDIO if sound and self.position == rank - 1 else SEQUENCE
 
     @property
@@ -98,7 +101,9 @@ class OpenDimension:
 
 
 def _words(name: str) -> set[str]:
-    return set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
+    """The words of a name, each also without a plural's s."""
+    words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
+    return {*words, *(word.removesuffix("s") for word in words)}
 
 
 def _named(name: str) -> int | None:
@@ -161,7 +166,7 @@ def advice(left: Sequence[OpenDimension], where: str, example: Mapping[str, int]
     names = {dim.place: dim.symbol or "?" for dim in left}
     shapes = {dim.input: dim.shape for dim in left}
     said = [
-        f"{name!r:.60} ({' x '.join(names.get(f'{name}:{at}', str(size)) for at, size in enumerate(shape))})"
+        f"{name!r:.60} ({' x '.join(names.get(f'{name}:{at}', str(size).replace('-1', '?')) for at, size in enumerate(shape))})"
         for name, shape in shapes.items()
     ]
     more = f" and {len(said) - MOST_SHOWN:,} more" if len(said) > MOST_SHOWN else ""
