@@ -106,11 +106,13 @@ def _layout(
 
     of_order = {name: flags[name] for name in OF_ORDERS if name in flags}
     capacity, alignment = flags.get("bytes"), flags.get("alignment", 1)
+    goal = {"objective": flags.get("objective", "arena")}
     if path.name.lower().endswith(LIFETIMES):
         if of_order:
             flag = next(iter(of_order)).replace("_", "-")
             raise InvalidInputError(f"--{flag} is about the order of a model; a CSV says when its storages live")
-        return MemoryLayout.from_csv(path, capacity=capacity, alignment=alignment)
+        found = MemoryLayout.from_csv(path, capacity=capacity, alignment=alignment, pools=flags.get("pools"))
+        return found.model_copy(update=goal)
     pool = validated(Pool, {"name": "arena", "bytes": capacity, "alignment": alignment}, "pool 'arena'")
     graph = load(path, dims=dims, inputs=inputs)
     ordering = validated(MemoryOrdering, {"graph": graph, **of_order}, "problem layout")
@@ -119,7 +121,8 @@ def _layout(
     listed = [graph.operators[graph.operator_index[name]] for name in order.order]
     parts = {name: getattr(graph, name) for name in OpGraph.model_fields}
     in_order = OpGraph(**parts | {"operators": listed})  # a reader of the layout finds its order here
-    return MemoryLayout.of(MemoryOrdering(graph=in_order, **of_order), order, pools=[pool])
+    layout = MemoryLayout.of(MemoryOrdering(graph=in_order, **of_order), order, pools=flags.get("pools", [pool]))
+    return layout.model_copy(update=goal)
 
 
 def solve_command(spec: Path, *, settings: Settings) -> int:

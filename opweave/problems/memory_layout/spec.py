@@ -113,6 +113,8 @@ class Pool(Spec):
         Bytes per second that operators write and read there; None if this takes no time worth counting.
     operators
         Operators that reach it; None for all.
+    price
+        What a byte that is reserved in it counts in the objective ``"arena"``; 0 if only other pools are to be small.
     """
 
     name: Name
@@ -120,6 +122,7 @@ class Pool(Spec):
     alignment: Alignment = 1
     speed: RateOrNone = preset(None)
     operators: ManyOrNone[Name] = preset(None)
+    price: Bytes = 1
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -203,8 +206,8 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         Groups of storages that stand at one place: the same pool, the same offset. They count as one storage, from the
         first begin to the last end, with the bytes of the largest.
     objective
-        ``"arena"``: the bytes that have to be reserved, in all pools together. ``"traffic"``: the seconds in which all
-        storages are written and read in their pools.
+        ``"arena"``: the bytes that have to be reserved, each at the price of its pool. ``"traffic"``: the seconds in
+        which all storages are written and read in their pools.
 
     Raises
     ------
@@ -308,8 +311,10 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     @model_validator(mode="after")
     def _check(self) -> MemoryLayout:
         self._check_names()
-        most = sum(each.bytes + each.alignment for each in self.lifetimes)
-        most += len(self.lifetimes) * max(each.alignment for each in self.pools)
+        if len(self.pools) == 1 and self.pools[0].price != 1:
+            raise ValueError("a price compares pools; leave it out where there is one")
+        step, price = max(each.alignment for each in self.pools), max(1, *(each.price for each in self.pools))
+        most = price * sum(each.bytes + each.alignment + step for each in self.lifetimes)
         if most + max(self.fixed.values(), default=0) > MAX_BYTES_TOGETHER:
             raise ValueError("the storages could take more than 2**62 bytes together; check sizes and alignments")
         slowest = max((pool.seconds(sum(each.moved for each in self.lifetimes)) for pool in self.pools), default=0.0)
@@ -324,10 +329,9 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     def _check_names(self) -> None:
         if not self.pools:
             raise ValueError("a layout needs a pool; leave out 'pools' for one arena")
-        for what, names in (("storage", self.index), ("pool", self.pool_index)):
-            held = self.lifetimes if what == "storage" else self.pools
-            if len(names) < len(held):
-                twice = repeated(each.id if isinstance(each, Lifetime) else each.name for each in held)
+        ids, names = [each.id for each in self.lifetimes], [each.name for each in self.pools]
+        for what, own in (("storage", ids), ("pool", names)):
+            if (twice := repeated(own)) is not None:
                 raise ValueError(f"two {what}s have the name {twice!r}")
         for each in self.lifetimes:
             refuse_unknown(f"storage {each.id!r} names", "pool", each.pools or (), self.pool_index, "problem")
@@ -338,10 +342,9 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
                 if repeated(group) is not None:
                     raise ValueError(f"{field} names storage {repeated(group)!r} twice in one group")
         if self.graph.operators:
-            named = [(f"storage {each.id!r} names", each.operators) for each in self.lifetimes]
-            named += [(f"pool {each.name!r} names", each.operators or ()) for each in self.pools]
-            for what, operators in named:
-                refuse_unknown(what, "operator", operators, self.graph.operator_index)
+            for each in (*self.lifetimes, *self.pools):
+                what = f"storage {each.id!r}" if isinstance(each, Lifetime) else f"pool {each.name!r}"
+                refuse_unknown(f"{what} names", "operator", each.operators or (), self.graph.operator_index)
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # it depends on the objective
@@ -350,8 +353,9 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
 
     def assumptions(self) -> str:
         sizes = ("no limit" if pool.bytes is None else f"{pool.bytes:,} bytes" for pool in self.pools)
-        pools = ", ".join(f"{pool.name} ({size})" for pool, size in zip(self.pools, sizes, strict=True))
-        return f"{self.objective}, {pools}"
+        prices = ("" if pool.price == 1 else f" at {pool.price:,} a byte" for pool in self.pools)
+        pools = (f"{pool.name} ({size}{price})" for pool, size, price in zip(self.pools, sizes, prices, strict=True))
+        return f"{self.objective}, {', '.join(pools)}"
 
     @property
     def size(self) -> int:

@@ -115,7 +115,7 @@ def program_of(instance: LayoutInstance) -> LinearProgram | None:
     column = np.arange(teams * pools).reshape(teams, pools)
     cost, upper = kept.cost.ravel(), kept.allowed.ravel().astype(np.float64)
     if heights:
-        cost = np.append(np.zeros(teams * pools), np.ones(pools))
+        cost = np.append(np.zeros(teams * pools), instance.price.astype(np.float64))
         upper = np.append(upper, np.minimum(instance.capacity, instance.height).astype(np.float64))
     most, equal = SparseRows(), SparseRows()
     equal.put(equal.open(np.ones(teams))[:, None], column, 1.0)
