@@ -116,16 +116,6 @@ def test_a_part_sees_the_footprints_of_the_whole(problem: MemoryOrdering, data: 
     assert len(set(whole - np.asarray(judged.details.stable))) == 1
 
 
-@given(net_problems(max_operators=12), st.integers(1, 5), st.data())
-def test_parts_follow_each_other(problem: MemoryOrdering, parts: int, data: st.DataObject) -> None:
-    instance = lower(problem)
-    order = instance.positions(Ordering(order=data.draw(topological_orders(problem.graph))))
-    pieces = cut_into_parts(arrays_of(instance), order, parts)
-    assert len(pieces) <= parts
-    assert all(len(piece) for piece in pieces)
-    assert problem.evaluate(instance.ordering(np.concatenate(pieces))).feasible
-
-
 def test_what_it_cannot_do_is_refused() -> None:
     with pytest.raises(UnsupportedFeatureError, match="total"):
         solve(two_cells(objective="total"), Run())
