@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from opweave.problems.arrays import FloatArray
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
-from opweave.problems.limits import MAX_BYTES
+from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
 from opweave.problems.memory_layout.referee import LayoutColumns, LayoutDetails, PlayedLayout, PoolUse, unusable
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Bare, find_view
@@ -285,7 +285,15 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         return layout_of(problem, solution, device, pools)
 
     @classmethod
-    def from_csv(cls, path: str | Path, **options: Any) -> MemoryLayout:
+    def from_csv(
+        cls,
+        path: str | Path,
+        *,
+        capacity: int | str | None = None,
+        alignment: int = 1,
+        pools: Sequence[Pool] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> MemoryLayout:
         """Read lifetimes of storages from a CSV in the format of MiniMalloc.
 
         Parameters
@@ -293,10 +301,12 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         path
             The file (``.csv`` or ``.csv.gz``): the columns ``id,lower,upper,size`` and, if wanted, ``alignment`` and
             ``offset`` (fixed).
-        options
-            ``capacity`` and ``alignment``: bytes of the arena, and the alignment of all offsets in it; an arena without
-            a capacity may grow. ``pools``: several pools, instead of one arena. ``limits``: caps on the file's size and
-            on its rows.
+        capacity, alignment
+            Bytes of the arena, and the alignment of all offsets in it; without a capacity it may grow.
+        pools
+            Several pools, instead of one arena.
+        limits
+            Caps on the file's size and on its rows.
 
         Raises
         ------
@@ -305,8 +315,8 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         """
         read = find_view(cls.__name__, "from_csv")
         assert read is not None
-        problem: MemoryLayout = read(path, **options)
-        return problem
+        found: MemoryLayout = read(path, capacity=capacity, alignment=alignment, pools=pools, limits=limits)
+        return found
 
     @model_validator(mode="after")
     def _check(self) -> MemoryLayout:

@@ -118,15 +118,6 @@ def test_there_is_at_least_one_class_of_transfers() -> None:
         ow.solve(four(), solver="kpath", options={"classes": 0})
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_nothing_to_run(rule: str) -> None:
-    graph = ow.OpGraph(tensors=[], operators=[])
-    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
-    result = ow.solve(Pipeline(graph=graph, cluster=cluster, include_compute=False), solver=rule)
-    assert result.solution is not None
-    assert result.solution.stages == ()
-
-
 def test_rules_do_not_blame_memory_for_pins() -> None:
     pinned = four(constraints=[ow.Pin(op="P", device="b")])
     assert "cannot run on every device" in str(ow.solve(pinned, solver="greedy").reason)
