@@ -22,7 +22,7 @@ from opweave.solvers.pipeline import sets, sums, workbench
 from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.plans import value_of
 from opweave.solvers.pipeline.sums import SumSearch
-from opweave.solvers.pipeline.threshold import Thresholds
+from opweave.solvers.pipeline.threshold import Finding, Thresholds
 from tests.oracles.pipeline import best_pipeline
 from tests.strategies.pipeline import pipelines, replicated_pipelines
 
