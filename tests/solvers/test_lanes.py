@@ -64,7 +64,7 @@ def _die_once(_: ow.extend.Problem, run: Run) -> None:
 def test_what_another_process_proves_meets_a_plan_of_this_one() -> None:
     run = Run(time_limit=60.0, threads=2)
     work_in_lanes(PROBLEM, meeting, run)
-    assert (run.objective, run.bound, run.bound_source) == (5, 5, "elsewhere")
+    assert (run.objective, run.bound, run.findings.bound_source) == (5, 5, "elsewhere")
 
 
 def test_a_proof_of_infeasibility_counts_from_elsewhere() -> None:

@@ -19,8 +19,8 @@ def test_only_what_is_better_is_kept() -> None:
     assert not run.found(SECOND, 7)
     run.proved(3, "a rule")
     run.proved(2, "a worse rule")
-    assert (run.objective, run.bound, run.bound_source) == (7, 3, "a rule")
-    assert len(run.incumbents) == 2
+    assert (run.objective, run.bound, run.findings.bound_source) == (7, 3, "a rule")
+    assert len(run.findings.incumbents) == 2
 
 
 def test_a_phase_has_its_own_limit_and_its_worker_too() -> None:
@@ -32,7 +32,7 @@ def test_a_phase_has_its_own_limit_and_its_worker_too() -> None:
     assert not worker.should_stop()
     worker.found(FIRST, 5)
     assert run.objective == 5
-    assert run.incumbents[-1].worker == "w"
+    assert run.findings.incumbents[-1].worker == "w"
 
 
 def test_a_sub_problem_ends_with_the_whole_and_reports_to_it() -> None:
