@@ -89,8 +89,6 @@ class Costs(HasHtml, Spec):
     >>> costs = Costs.from_table({"conv1": {"a": {1: 0.001, 4: 0.003}, "b": 0.002}})
     >>> costs.seconds("conv1", "a", batch=4)
     0.003
-    >>> costs.missing(["conv1"], ["a", "b"], batch=4)
-    (('conv1', 'b'),)
     """
 
     schema_version: Literal[1] = 1
@@ -315,12 +313,6 @@ class Costs(HasHtml, Spec):
         chosen = known[np.ix_(rows, columns)]
         chosen.setflags(write=False)
         return chosen
-
-    def missing(self, operators: Iterable[str], devices: Iterable[str], batch: int = 1) -> tuple[tuple[str, str], ...]:
-        """(operator, device) pairs whose time is unknown, in the order given."""
-        rows, columns = tuple(operators), tuple(devices)
-        unknown = np.argwhere(np.isnan(self.array(rows, columns, batch))).tolist()
-        return tuple((rows[row], columns[column]) for row, column in unknown)
 
 
 class Calibration(Spec):

@@ -178,7 +178,6 @@ if TYPE_CHECKING:  # A field takes what people write, and keeps what the library
     RatesOrNone = Takes[Iterable[float | str] | None, tuple[float, ...] | None]
     RateGridOrNone = Takes[Iterable[Iterable[float | str]] | None, tuple[tuple[float, ...], ...] | None]
     SecondsByName = Takes[Mapping[str, float | str], FrozenDict[str, float]]
-    RatesByNameOrNone = Takes[Mapping[str, float | str] | None, FrozenDict[str, float] | None]
 else:
     Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
     """Any iterable, stored as a tuple."""
@@ -202,7 +201,6 @@ else:
     RateOrNone = Rate | None
     RatesOrNone = Many[Rate] | None
     RateGridOrNone = Many[Many[Rate]] | None
-    RatesByNameOrNone = FrozenDict[Name, Rate] | None
 
     Seconds = Annotated[float, BeforeValidator(_plain_seconds), Field(ge=0.0, le=1e15)]
     """A duration, 0 or more: a number of seconds, or a text such as ``"3 ms"`` or ``"10 us"``."""
@@ -277,14 +275,6 @@ class Spec(BaseModel, metaclass=LeanMeta):
                 return super().model_validate_json(json_data, **options)
             except ValidationError as error:
                 raise refusal(error, None) from None
-
-        def model_dump(self, **options: object) -> dict[str, object]:
-            """The data as dictionaries, lists and numbers; see pydantic's method."""
-            return super().model_dump(**options)
-
-        def model_dump_json(self, **options: object) -> str:
-            """The data as JSON; see pydantic's method."""
-            return super().model_dump_json(**options)
 
     @classmethod
     def made_of(cls, **fields: Any) -> Self:

@@ -35,11 +35,13 @@ class AssignmentModel(PlacementModel):
         """The handles without those of times."""
         return tuple(word for word in super().words() if word not in ("start", "end"))
 
-    def start(self, _op: str) -> Linear:
+    def start(self, op: str) -> Linear:
         """Refuse: there are no times."""
         raise missing_handle("start", self.words(), self.problem)
 
-    end = start
+    def end(self, op: str) -> Linear:
+        """Refuse: there are no times."""
+        raise missing_handle("end", self.words(), self.problem)
 
     @classmethod
     def of(cls, problem: Placement, instance: PlacementInstance) -> AssignmentModel:

@@ -252,11 +252,10 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         Parameters
         ----------
         problem, solution
-            A memory ordering, a placement, a batched mapping or a pipeline, and a plan of it that can be carried out,
-            or the result that has the plan.
+            A memory ordering, a placement or a batched mapping, and a plan of it that can be carried out, or the result
+            that has the plan.
         device
-            The device whose memory is laid out; an ordering has only one memory, and needs no name for it. A stage of
-            a pipeline counts its steps and holds one input at a time.
+            The device whose memory is laid out; an ordering has only one memory, and needs no name for it.
         pools
             The pools; None for one arena that may grow, or of a device's memory.
 
