@@ -60,5 +60,5 @@ PROBLEMS: dict[str, ow.extend.Problem] = {
     )
 }
 
-NEEDS: dict[str, dict[str, str]] = {"moirai": {"transfers": "one_port_edge"}}
+NEEDS: dict[str, dict[str, str]] = {"moirai": {"transfers": "one_port_edge"}, "assignment": {"objective": "memory"}}
 """What formulations need that do not know every reading."""

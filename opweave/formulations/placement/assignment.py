@@ -69,6 +69,7 @@ class Assignment(ClusterFormulation[Placement, Schedule]):
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment")
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Separate, MaxDevices)
     reading: ClassVar[str | None] = MEMORY
+    requires: ClassVar[str] = MEMORY
 
     def build(self, problem: Placement) -> AssignmentModel:
         """Write the model."""

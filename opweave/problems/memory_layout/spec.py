@@ -352,10 +352,6 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         pools = ", ".join(f"{pool.name} ({size})" for pool, size in zip(self.pools, sizes, strict=True))
         return f"{self.objective}, {pools}"
 
-    @property
-    def size(self) -> int:
-        return len(self.lifetimes)
-
     def pool_of(self, solution: Layout, storage: str) -> str | None:
         """Name of the pool in which a layout has a storage; None if it says nothing about that."""
         only = self.pools[0].name if len(self.pools) == 1 else None
