@@ -131,7 +131,7 @@ def test_what_is_known_of_a_parent_does_not_speak_for_an_overriding_subclass(kin
             options = SHORT.get(solver)
             assert ow.solve(problem, solver=solver, options=options).objective == pytest.approx(optimum)
     for formulation in formulation_names(kind):
-        with pytest.raises(ow.UnsupportedFeatureError, match=r"Silent|one_port_edge|blocking"):
+        with pytest.raises(ow.UnsupportedFeatureError, match=r"Silent|one_port_edge|blocking|memory"):
             ow.build_model(problem, formulation)
 
 

@@ -93,5 +93,5 @@ def named(row: object) -> str:
     return f"{row.problem}-{getattr(row, 'name', None) or row.solver}"
 
 
-NEEDS: dict[str, dict[str, str]] = {"moirai": {"transfers": "one_port_edge"}}
+NEEDS: dict[str, dict[str, str]] = {"moirai": {"transfers": "one_port_edge"}, "assignment": {"objective": "memory"}}
 """What formulations need that do not know every reading."""

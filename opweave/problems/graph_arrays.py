@@ -85,20 +85,6 @@ class Adjacency:
         before = np.concatenate(([0], np.cumsum(chosen)))
         return Adjacency(before[self.start].astype(np.int64), self.items[chosen])
 
-    def without_repeats(self) -> Adjacency:
-        """Every row without its second and later mentions of an item; the others keep their order.
-
-        Examples
-        --------
-        >>> Adjacency.from_lists([[8, 7, 8], [8]]).without_repeats().lists()
-        [[8, 7], [8]]
-        """
-        pairs = self.heads() * (int(self.items.max(initial=0)) + 1) + self.items
-        order = np.argsort(pairs, kind="stable")
-        first = np.zeros(len(pairs), dtype=bool)
-        first[order] = np.concatenate(([True], pairs[order][1:] != pairs[order][:-1]))[: len(pairs)]
-        return self if first.all() else self.only(first)
-
     def reversed(self, rows: int) -> Adjacency:
         """Entry ``j`` of row ``i`` becomes entry ``i`` of row ``j``."""
         return Adjacency.from_pairs(rows, self.items, self.heads())

@@ -13,7 +13,6 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.limits import MAX_BYTES
 from opweave.problems.memory_layout.spec import Lifetime, MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
 from opweave.problems.solution import HasSolution, Solution, solution_of
@@ -63,7 +62,7 @@ def layout_of(
     timeline, in_place = judged.timeline, tuple[tuple[str, ...], ...]()
     if isinstance(problem, MemoryOrdering):
         own, number = Pool(name="arena"), 0
-    elif isinstance(problem, Placement | BatchedMapping | Pipeline):
+    elif isinstance(problem, Placement | BatchedMapping):
         known = problem.cluster.device_index
         if device not in known:
             said = "name one with device=" if device is None else f"there is no {device!r}{did_you_mean(device, known)}"
@@ -78,9 +77,6 @@ def layout_of(
         ids, overwritten = problem.graph.tensor_ids, problem.carry_out(plan).overwritten
         lives = _lives_of_order(problem.graph, timeline)
         in_place = tuple((ids[root], ids[over]) for root, over in overwritten.items())
-    elif isinstance(problem, Pipeline):
-        assert isinstance(plan, Stages)
-        lives = _lives_of_stage(problem, plan, own.name)
     else:
         lives = _lives_on_device(problem.graph, timeline, number)
     lifetimes = tuple(_lifetimes(lives))
@@ -129,33 +125,6 @@ def _lives_of_order(graph: OpGraph, timeline: Timeline) -> Iterator[Life]:
             yield Life(WORKSPACE.format(name), begin, end, size, (name,), 2)
         else:
             yield Life(name, begin, end, size, whose.get(name, ()))
-
-
-def _lives_of_stage(problem: Pipeline, plan: Stages, device: str) -> Iterator[Life]:
-    """The storages of the stage on a device, which counts its own steps and holds one input at a time.
-
-    What arrives is there from the first step; what later stages read, and graph outputs, stay to the last one, and so
-    do parameters. Every stage has what it reads of graph inputs unless stages pass these on.
-    """
-    graph = problem.graph
-    number = next((k for k, stage in enumerate(plan.stages) if stage.device == device), None)
-    if number is None:
-        return
-    stage_of = {name: k for k, stage in enumerate(plan.stages) for name in stage.operators}
-    step = {name: float(k) for k, name in enumerate(plan.stages[number].operators)}
-    steps, asked = float(len(step)), {graph.storage[name] for name in graph.outputs}
-    for storage, whose in _touching(graph).items():
-        maker = graph.producer.get(storage)
-        first = stage_of[maker] if maker is not None else 0
-        last = max((stage_of[name] for name in whose if name != maker), default=first)
-        here = [step[name] for name in whose if name in step]
-        moves_on = first <= number < last and (maker is not None or problem.inputs == "first")
-        if here or moves_on:
-            stays = moves_on or (storage in asked and first == number)
-            begin = 0.0 if maker is None else step.get(maker, 0.0)
-            mine = [name for name in whose if name in step]
-            yield Life(storage, begin, steps if stays else max(here) + 1.0, graph.owned_bytes[storage], mine)
-    yield from _works_and_parameters(graph, ((name, k, k + 1.0, 1) for name, k in step.items()), steps)
 
 
 def _works_and_parameters(graph: OpGraph, runs: Iterable[tuple[str, float, float, int]], end: float) -> Iterator[Life]:

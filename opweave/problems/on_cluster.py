@@ -141,14 +141,11 @@ def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
     ValueError
         States the sums of runs and of transfers.
     """
-    rate = cluster.effective_bandwidth
+    rate, read = cluster.effective_bandwidth, graph.arrays.reads.items
     linked = (rate > 0.0) & np.isfinite(rate)
-    sending = 0.0
-    if linked.any():
-        sent = (name for op in graph.operators for name in op.inputs if name in graph.producer)
-        size = [graph.tensors[graph.tensor_index[name]].bytes for name in sent]
-        slowest = float(rate[linked].min())
-        sending = len(size) * float(cluster.effective_latency[linked].max()) + sum(size) / slowest
+    size = graph.arrays.tensor_bytes[read[graph.arrays.producer[read] >= 0]].astype(np.float64)
+    latency = float(cluster.effective_latency.max(initial=0.0, where=linked))
+    sending = len(size) * latency + float(size.sum()) / float(rate.min(initial=np.inf, where=linked))
     if running + sending > MAX_SECONDS:
         raise ValueError(
             f"the slowest runs add up to {running:.3g} seconds and the slowest transfers to {sending:.3g}; "

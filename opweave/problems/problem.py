@@ -18,7 +18,8 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, ShownInNotebooks, brief, changed_fields
 from opweave.problems.solution import Details, Evaluation, HasSolution, Solution, Violation, WithTimeline, solution_of
-from opweave.problems.spec import FrozenDict, Many, Tagged, preset, read_tagged
+from opweave.problems.spec import FrozenDict, Many, preset
+from opweave.problems.tagged import Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
@@ -212,15 +213,6 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
     def reading(self) -> str | None:
         """A setting under which only solvers and formulations made for it apply; None for all others."""
         return None
-
-    @property
-    def size(self) -> int:
-        """How many things a plan decides about: the operators, unless a problem knows better."""
-        return len(self.graph.operators)
-
-    def restricts(self, field: str) -> bool:
-        """Whether one of :attr:`restrictions` rules solutions out that its free value allows."""
-        return bool(getattr(self, field) != self.restrictions[field])
 
     def assumptions(self) -> str:
         """The modelling choices that a figure depends on, in one line; empty where there are none."""

@@ -234,7 +234,7 @@ def _fits(limits: dict[str, int | None], held: dict[str, int]) -> bool:
 
 def _may(problem: Pipeline, operators: tuple[str, ...], team: tuple[str, ...]) -> bool:
     """Known times."""
-    return not problem.include_compute or not problem.costs.missing(operators, team)
+    return not problem.include_compute or not np.isnan(problem.costs.array(operators, team)).any()
 
 
 def _obeyed(

@@ -61,27 +61,6 @@ def test_parameters_and_workspaces_have_places_too() -> None:
     assert found == {"x": (0, 1, 4), "y": (0, 3, 4), "view": (1, 3, 4), "y (workspace)": (0, 1, 9), "w": (0, 3, 100)}
 
 
-def test_a_stage_holds_what_it_passes_on() -> None:
-    """Three stages in a row; t is read by the last, so the middle one has it from its first to its last step."""
-    names = ["x", "t", "u", "v"]
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=size) for name, size in zip(names, (1, 2, 4, 8), strict=True)],
-        operators=[
-            ow.Operator(id="p", inputs=["x"], outputs=["t"]),
-            ow.Operator(id="q", inputs=["t"], outputs=["u"]),
-            ow.Operator(id="r", inputs=["t", "u"], outputs=["v"]),
-        ],
-        outputs=["v"],
-    )
-    devices = [ow.Device(name=name) for name in "abc"]
-    problem = ow.Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, shared=1.0), include_compute=False)
-    plan = ow.Stages(stages=[ow.Stage(device=d, operators=[op]) for d, op in zip("abc", "pqr", strict=True)])
-    found = [rows(ow.MemoryLayout.of(problem, plan, device=name)) for name in "abc"]
-    assert found[0] == {"x": (0, 1, 1), "t": (0, 1, 2)}
-    assert found[1] == {"t": (0, 1, 2), "u": (0, 1, 4)}
-    assert found[2] == {"t": (0, 1, 2), "u": (0, 1, 4), "v": (0, 1, 8)}
-
-
 def test_what_has_no_storages_is_refused() -> None:
     slicing = PROBLEMS["slicing"]
     with pytest.raises(ow.InvalidInputError, match="a Slicing says nothing about when storages live"):

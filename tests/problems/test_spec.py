@@ -17,7 +17,8 @@ from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering
 from opweave.problems.result import Incumbent, Result, Timings
 from opweave.problems.solution import Evaluation, Solution, Violation
-from opweave.problems.spec import Amount, Bytes, Count, Many, Name, Seconds, Share, Spec, read_tagged
+from opweave.problems.spec import Amount, Bytes, Count, Many, Name, Seconds, Share, Spec
+from opweave.problems.tagged import read_tagged
 
 GRAPH = OpGraph(
     name="small",

@@ -149,7 +149,8 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
     if problem.outputs == "excluded":
         size[outputs] = 0
 
-    reads = Adjacency(arrays.reads.start, storage_of[arrays.reads.items]).without_repeats()
+    listed = Adjacency(arrays.reads.start, storage_of[arrays.reads.items]).lists()
+    reads = Adjacency.from_lists([list(dict.fromkeys(row)) for row in listed])
     owned = arrays.storage[arrays.writes.items] == arrays.writes.items
     writes = Adjacency(arrays.writes.start, storage_of[arrays.writes.items]).only(owned)
     before = with_order_arcs(problem, arrays.predecessors)

@@ -35,11 +35,13 @@ class AssignmentModel(PlacementModel):
         """The handles without those of times."""
         return tuple(word for word in super().words() if word not in ("start", "end"))
 
-    def start(self, _op: str) -> Linear:
+    def start(self, op: str) -> Linear:
         """Refuse: there are no times."""
         raise missing_handle("start", self.words(), self.problem)
 
-    end = start
+    def end(self, op: str) -> Linear:
+        """Refuse: there are no times."""
+        raise missing_handle("end", self.words(), self.problem)
 
     @classmethod
     def of(cls, problem: Placement, instance: PlacementInstance) -> AssignmentModel:
@@ -67,6 +69,7 @@ class Assignment(ClusterFormulation[Placement, Schedule]):
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment")
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Separate, MaxDevices)
     reading: ClassVar[str | None] = MEMORY
+    requires: ClassVar[str] = MEMORY
 
     def build(self, problem: Placement) -> AssignmentModel:
         """Write the model."""

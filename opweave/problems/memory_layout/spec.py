@@ -255,11 +255,10 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         Parameters
         ----------
         problem, solution
-            A memory ordering, a placement, a batched mapping or a pipeline, and a plan of it that can be carried out,
-            or the result that has the plan.
+            A memory ordering, a placement or a batched mapping, and a plan of it that can be carried out, or the result
+            that has the plan.
         device
-            The device whose memory is laid out; an ordering has only one memory, and needs no name for it. A stage of
-            a pipeline counts its steps and holds one input at a time.
+            The device whose memory is laid out; an ordering has only one memory, and needs no name for it.
         pools
             The pools; None for one arena that may grow, or of a device's memory.
 
@@ -366,10 +365,6 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         prices = ("" if pool.price == 1 else f" at {pool.price:,} a byte" for pool in self.pools)
         pools = (f"{pool.name} ({size}{price})" for pool, size, price in zip(self.pools, sizes, prices, strict=True))
         return f"{self.objective}, {', '.join(pools)}"
-
-    @property
-    def size(self) -> int:
-        return len(self.lifetimes)
 
     def pool_of(self, solution: Layout, storage: str) -> str | None:
         """Name of the pool in which a layout has a storage; None if it says nothing about that."""

@@ -293,7 +293,7 @@ class _Search:
         return Known(proof="the changed problem is not valid") if problem is None else self._asked.ask(problem, about)
 
     def _with(self, changes: Mapping[str, object]) -> AnyProblem | None:
-        """The changed problem; None if the changes make none, such as a batch that no batch sizes add up to."""
+        """The changed problem; None if the changes make none."""
         try:
             return changed(self._problem, changes)
         except InvalidInputError:
