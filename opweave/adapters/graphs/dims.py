@@ -164,11 +164,10 @@ def advice(left: Sequence[OpenDimension], where: str, example: Mapping[str, int]
     m: input 'image' (? x 96) has open dimensions; give their sizes, for example dims={"image:0": 1}, ...
     """
     names = {dim.place: dim.symbol or "?" for dim in left}
-    shapes = {dim.input: dim.shape for dim in left}
-    said = [
-        f"{name!r:.60} ({' x '.join(names.get(f'{name}:{at}', str(size).replace('-1', '?')) for at, size in enumerate(shape))})"
-        for name, shape in shapes.items()
-    ]
+    said = []
+    for name, shape in {dim.input: dim.shape for dim in left}.items():
+        sides = [names.get(f"{name}:{at}", "?" if size < 0 else str(size)) for at, size in enumerate(shape)]
+        said.append(f"{name!r:.60} ({' x '.join(sides)})")
     more = f" and {len(said) - MOST_SHOWN:,} more" if len(said) > MOST_SHOWN else ""
     inputs = f"inputs {', '.join(said[:MOST_SHOWN])}{more} have" if len(said) > 1 else f"input {said[0]} has"
     sizes = {dim.key: dim.usual for dim in reversed(left)} if example is None else example

@@ -103,7 +103,7 @@ def guesses(found: Sequence[OpenDimension]) -> Iterator[dict[str, int]]:
     """Sizes that may do for a model's open dimensions: those that make sense for their kinds, then others."""
     usual = {dim.key: dim.usual for dim in reversed(found)}
     yield usual
-    for size in (512, 64, 640, 8):
+    for size in (128, 512, 64, 48, 32, 640, 8):
         yield {key: size if least > 3 else least for key, least in usual.items()}
     yield dict.fromkeys(usual, 1)
 

@@ -127,27 +127,31 @@ def _tried(
         if seconds < 0.0:
             break
         if _fits(file, model, sizes, inputs, dataclasses.replace(limits, run_seconds=seconds)):
-            return sizes
+            return sizes if time.monotonic() < end else None
     return None
 
 
 def _fits(file: OnnxFile, model: ModelProto, dims: Mapping[str, int], inputs: Inputs | None, limits: Limits) -> bool:
-    """Whether a model loads and runs with these sizes."""
+    """Whether a model loads and runs with these sizes; it is run only if its shapes fit together."""
     from opweave.adapters.onnx.shapes import shaped
 
     copy = type(model)()
     copy.CopyFrom(model)
     tried = dataclasses.replace(file, proto=copy)
     try:
-        found = shaped(tried, dims, limits)
-        measure(tried, found, inputs, limits)
+        found = shaped(tried, dims, dataclasses.replace(limits, run_seconds=0.0))
     except (InvalidInputError, LimitExceededError):
         return False
     windowed = [
         name for node in found.model.graph.node if node.op_type in KINDS.names("windowed") for name in node.output
     ]
     kinds = [found.types[name] for name in windowed if name in found.types]
-    if not all(dim.dim_value > 0 for kind in kinds if complete(kind) for dim in kind.tensor_type.shape.dim):
+    sizes = [dim.dim_value for kind in kinds if complete(kind) for dim in kind.tensor_type.shape.dim]
+    if found.conflicts or min(sizes, default=1) < 1:
+        return False
+    try:
+        measure(tried, found, inputs, limits)
+    except InvalidInputError:
         return False
     from opweave.adapters.onnx.measured import is_refused
 

@@ -154,7 +154,7 @@ def run_session(session: InferenceSession, feeds: Arrays, names: Sequence[str] |
         return dict(zip(wanted, session.run(wanted, dict(feeds)), strict=True))
     except Exception as error:
         raise EngineError(
-            f"ONNX Runtime failed: {short(error)}; it may run with other sizes of open dimensions, or with example inputs"
+            f"ONNX Runtime failed: {short(error)}; other sizes of open dimensions, or example inputs, may do"
         ) from None
 
 

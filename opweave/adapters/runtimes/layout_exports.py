@@ -39,6 +39,8 @@ def _reserved(problem: MemoryLayout, places: Mapping[str, tuple[str, int]]) -> d
 def c_header(problem: MemoryLayout, layout: Layout | HasSolution[Layout], *, prefix: str = "opweave") -> str:
     """Write a layout as a C header: the size of every pool, and the offset of every storage in its pool.
 
+    With several pools, each has a number, and every storage the number of its pool.
+
     Names become upper-case words; what C does not allow in a name becomes an underscore.
 
     Parameters
@@ -82,12 +84,17 @@ def c_header(problem: MemoryLayout, layout: Layout | HasSolution[Layout], *, pre
         aligned = [each.alignment for each in problem.lifetimes if places[each.id][0] == pool.name]
         lines.append(f"#define {word}_BYTES {reserved[pool.name]}u")
         lines.append(f"#define {word}_ALIGNMENT {max([pool.alignment, *aligned])}u")
+    number = {pool.name: place for place, pool in enumerate(problem.pools)}
+    several = len(number) > 1
+    lines += [f"#define {word}_POOL {place}u" for place, word in enumerate(words[: len(number)]) if several]
     lines.append("")
     for each, word in zip(problem.lifetimes, words[len(problem.pools) :], strict=True):
         where, offset = places[each.id]
         lines.append(
             f"#define {word}_OFFSET {offset}u /* {_comment(each.id)}, {each.bytes} bytes in {_comment(where)} */"
         )
+        if several:
+            lines.append(f"#define {word}_POOL {number[where]}u")
     return "\n".join([*lines, "", f"#endif /* {guard} */", ""])
 
 

@@ -17,7 +17,7 @@ from opweave.adapters.load import load_problem
 from opweave.adapters.report.views import view_for
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.memory_layout.spec import Pool
+from opweave.problems.memory_layout.spec import MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from tests.adapters.conftest import Run, assert_polite, write
 from tests.tiny import PROBLEMS
@@ -173,7 +173,7 @@ def test_a_geometry_file_lets_convolutions_be_cut(opweave: Run, model: Path, clu
 def test_every_field_that_can_be_typed_has_a_flag_that_lists_its_words(word: str) -> None:
     fields = view_for(word).problem_type.model_fields
     if word == "layout":  # of the order that comes first, and of the pool
-        fields = MemoryOrdering.model_fields | Pool.model_fields
+        fields = MemoryOrdering.model_fields | Pool.model_fields | MemoryLayout.model_fields
     else:
         untyped = set(fields) - {flag.field for flag in flags_of(word)} - {"graph", "schema_version", "order", "ties"}
         assert untyped <= {"constraints"} | ({"objective"} if word == "batched" else set())

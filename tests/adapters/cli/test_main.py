@@ -159,7 +159,7 @@ def test_bad_plan_arguments_are_one_sentence(
 BAD_FILES = [
     *(("plan", data, sentence) for data, sentence in BAD_JSON),
     *(("plan", value, sentence) for value, sentence in BAD_MODELS),
-    *(("plan", GOOD | value, sentence) for value, sentence in BAD_NODE_EDGES if ... not in value.values()),
+    *(("plan", GOOD | value, sentence) for value, sentence in BAD_NODE_EDGES if "<missing>" not in value.values()),
     *(("solve", value, sentence) for value, sentence in BAD_SPECS),
 ]
 
@@ -231,6 +231,6 @@ COMMANDS = sorted(typer.main.get_command(cli.app).commands)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_json_and_examples(opweave: Run, name: str) -> None:
     shown = opweave(name, "--help").out
-    assert "--json" in shown
+    assert "--json" in shown or name in ("demo", "warm")  # these answer no question
     assert "Examples:" in shown
     assert f"opweave {name}" in shown.partition("Examples:")[2]

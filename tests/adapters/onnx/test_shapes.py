@@ -145,19 +145,38 @@ def test_initialisers_among_the_inputs_are_weights_in_old_files() -> None:
 
 
 @pytest.mark.frameworks
-def test_advised_sizes_are_those_that_a_runtime_runs() -> None:
+def test_advised_sizes_are_those_that_a_runtime_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
+    monkeypatch.setattr("opweave.adapters.onnx.prepare.TRIED_SECONDS", 60.0)
     padded = net('(float[n] x) => (float[m] y) { y = Pad <mode = "reflect"> (x, around) }', around=[1, 1])
-    with pytest.raises(InvalidInputError, match=r'dims=\{"n": 8\}'):  # a reflection needs two elements
-        from_onnx(padded)
-    with pytest.raises(InvalidInputError, match=r'dims=\{"n": 1\}'):
+    with pytest.raises(InvalidInputError, match=r'dims=\{"n": 64\}'):
+        from_onnx(net("(float[n] x) => (float[m] y) { y = Reshape(x, sixty_four) }", sixty_four=np.array([8, 8])))
+    with pytest.raises(InvalidInputError, match=r'dims=\{"n": 128\}'):
         from_onnx(padded, limits=NEVER)
 
 
 def test_recurrent_states_are_advised_with_a_batch_of_one() -> None:
-    places = [("sound", 0, 2), ("sound", 1, 2), ("state", 1, 3)]
-    for sizes in guesses([OpenDimension(name, place, rank, "") for name, place, rank in places]):
+    places = [OpenDimension("sound", (-1, -1), place) for place in (0, 1)] + [OpenDimension("state", (2, -1, 8), 1)]
+    for sizes in guesses(places):
         assert (sizes["sound:0"], sizes["state:1"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "symbol", "size"),
+    [
+        ("image", (1, 3, -1, -1), "", 224),
+        ("image", (1, -1, -1, 3), "", 224),
+        ("line", (1, 3, 48, -1), "", 48),
+        ("x", (1, -1, 224, 224), "", 3),
+        ("input_ids", (1, -1), "sequence_length", 128),
+        ("waveforms", (1, -1), "N", 16_000),
+        ("audio_signal", (1, 1, -1), "", 16_000),
+        ("features", (1, -1, 80), "", 128),
+        ("features", (1, -1, 80), "batch_size", 1),
+    ],
+)
+def test_sizes_make_sense_for_their_kind(name: str, shape: tuple[int, ...], symbol: str, size: int) -> None:
+    assert OpenDimension(name, shape, len(shape) - 1 - shape[::-1].index(-1), symbol).usual == size
 
 
 def spectrum() -> onnx.ModelProto:
