@@ -47,7 +47,7 @@ def graphs(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Graphs of the repository in their best orders."""
     for path in [GRAPHS / f"{name}.json.gz" for name in SMOKE] if smoke else sorted(GRAPHS.glob("*/*.json.gz")):
         ordering = ow.MemoryOrdering(graph=ow.load(path))
-        problem = ow.layout_of(ordering, ow.solve(ordering, time_limit=10.0))
+        problem = ow.MemoryLayout.of(ordering, ow.solve(ordering, time_limit=10.0))
         rules = [reached(ow.solve(problem, solver=rule)) for rule in RULES]
         began = time.process_time()
         result = ow.solve(problem, time_limit=1.0 if smoke else 10.0)

@@ -284,13 +284,13 @@ def foreign(collection: str, name: str) -> AnyProblem:
     found = folder_of(collection) / name
     if not found.exists():
         raise FileNotFoundError(f"{found} is not there; OPWEAVE_INSTANCES names the folder of public instances")
-    return ow.load_lifetimes(found) if found.suffix == ".csv" else load_job_shop(found)
+    return ow.MemoryLayout.from_csv(found) if found.suffix == ".csv" else load_job_shop(found)
 
 
 def listed(problem: ow.MemoryOrdering) -> ow.MemoryLayout:
     """The lifetimes of the order as given."""
     order = ow.Ordering(order=[op.id for op in problem.graph.operators])
-    return ow.layout_of(problem, order)
+    return ow.MemoryLayout.of(problem, order)
 
 
 def of_batches(name: str, operators: int, seed: int) -> AnyProblem:

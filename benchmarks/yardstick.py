@@ -77,19 +77,19 @@ def lifetimes(folder: Path) -> Iterator[Entry]:
     for path in sorted(folder.rglob("*.csv")):
         capacity = path.name.split(".")[-2]
         known = float(capacity) if capacity.isdecimal() else (lambda problem: problem.live_peak)
-        yield Entry(path.stem, partial(ow.load_lifetimes, path), known)
+        yield Entry(path.stem, partial(ow.MemoryLayout.from_csv, path), known)
 
 
 def arena(path: Path) -> ow.MemoryLayout:
     """The lifetimes of a model file's tensors in a best order."""
     problem = ow.MemoryOrdering(graph=ow.load(path))
-    return ow.layout_of(problem, ow.solve(problem, time_limit=10.0))
+    return ow.MemoryLayout.of(problem, ow.solve(problem, time_limit=10.0))
 
 
 def listed_arena(path: Path) -> float:
     """What the planner of TensorFlow Lite Micro needs for the order of the file."""
     problem = ow.MemoryOrdering(graph=ow.load(path))
-    layout = ow.layout_of(problem, ow.solve(problem, solver="definition"))
+    layout = ow.MemoryLayout.of(problem, ow.solve(problem, solver="definition"))
     return reached(ow.solve(layout, solver="tflm"))
 
 

@@ -24,7 +24,7 @@ from tests.strategies.pipeline import pipelines
 from tests.strategies.serving_flow import serving_flows
 from tests.strategies.slicing import slicings
 from tests.strategies.specs import memory_orderings, placements
-from tests.tiny import PROBLEMS
+from tests.tiny import ENGINES_IN_CHILD_PROCESSES, PROBLEMS, named
 
 PLANLESS = {
     "bound": "proves a bound only",
@@ -44,9 +44,6 @@ BLOCKING = {"calls"}
 
 REFUSING = {"partition", "moirai", "memory_layout-exact", *BLOCKING}
 """Solvers that say at once that they do not take these problems."""
-
-ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}
-"""A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
 
 FEW = {"population": 8, "generations": 4}
 SHORT = {"pymoo": FEW, "geneflow": FEW}
@@ -123,10 +120,6 @@ def drawn(kind: str) -> list[tuple[ow.extend.Problem, float | None]]:
     return found
 
 
-def named(row: ow.results.SolverInfo) -> str:
-    return f"{row.problem}-{row.name}"
-
-
 def solve_or_skip(problem: ow.extend.Problem, solver: str, **arguments: object) -> ow.Result | None:
     """Solve; an honest refusal of a feature or constraint is no failure."""
     try:
@@ -136,7 +129,8 @@ def solve_or_skip(problem: ow.extend.Problem, solver: str, **arguments: object) 
 
 
 def check(problem: ow.extend.Problem, result: ow.Result, optimum: float | None) -> None:
-    """What holds for every result, whatever the solver."""
+    """What holds for every result, whatever the solver; a claim that the referee does not confirm ends as an error."""
+    assert result.termination is not ow.results.Termination.ENGINE_ERROR, result.reason
     if result.solution is not None:
         assert optimum is not None
         assert result.verified

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError, warn_once_built
 from opweave.problems.roofline import bytes_moved, variants
-from opweave.problems.shown import Bare, HasHtml, brief
+from opweave.problems.shown import Bare, ShownInNotebooks, brief
 from opweave.problems.spec import (
     Amount,
     Count,
@@ -63,7 +63,7 @@ class Efficiency(Spec):
     overlap: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
 
 
-class Costs(HasHtml, Spec):
+class Costs(ShownInNotebooks, Spec):
     """Seconds for (operator, device, batch size), as one compact table.
 
     Build it with :meth:`from_table` or :meth:`roofline`. An entry that the table lacks is unknown, not free. Problems

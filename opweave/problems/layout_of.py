@@ -16,7 +16,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
-from opweave.problems.solution import Answer, Solution, solution_of
+from opweave.problems.solution import HasSolution, Solution, solution_of
 from opweave.problems.timeline import ActivityKind, Timeline
 from opweave.problems.words import did_you_mean
 
@@ -52,40 +52,11 @@ class Life(NamedTuple):
 
 def layout_of(
     problem: Problem[Any, Any],
-    solution: Solution | Answer[Solution],
-    *,
-    device: str | None = None,
-    pools: Sequence[Pool] | None = None,
+    solution: Solution | HasSolution[Solution],
+    device: str | None,
+    pools: Sequence[Pool] | None,
 ) -> MemoryLayout:
-    """The layout problem of a plan: its storages and their lifetimes.
-
-    Parameters
-    ----------
-    problem, solution
-        A memory ordering, a placement, a batched mapping or a pipeline, and a plan of it that can be carried out.
-    device
-        The device whose memory is laid out; an ordering has only one memory, and needs no name for it. A stage of a
-        pipeline counts its steps and holds one input at a time.
-    pools
-        The pools; None for one arena that may grow, or of a device's memory.
-
-    Raises
-    ------
-    InvalidInputError
-        If the plan has no such device, cannot be carried out, or belongs to a problem without storages.
-
-    Examples
-    --------
-    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
-    >>> from opweave.problems.memory_ordering.spec import Ordering
-    >>> graph = OpGraph(
-    ...     tensors=[Tensor(id="x", bytes=4), Tensor(id="y", bytes=8)],
-    ...     operators=[Operator(id="grow", inputs=["x"], outputs=["y"])],
-    ... )
-    >>> layout = layout_of(MemoryOrdering(graph), Ordering(order=["grow"]))
-    >>> [(each.id, each.begin, each.end, each.bytes) for each in layout.lifetimes]
-    [('x', -1.0, 1.0, 4), ('y', 0.0, 1.0, 8)]
-    """
+    """Work out :meth:`MemoryLayout.of`."""
     plan = solution_of(solution, Solution)
     whole: Problem[Any, Any] = problem
     judged = whole.evaluate(plan)

@@ -17,7 +17,7 @@ from opweave.problems.errors import RuleError
 from opweave.problems.graph import OpGraph
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, ShownInNotebooks, brief, changed_fields
-from opweave.problems.solution import Answer, Details, Evaluation, Solution, Violation, WithTimeline, solution_of
+from opweave.problems.solution import Details, Evaluation, HasSolution, Solution, Violation, WithTimeline, solution_of
 from opweave.problems.spec import FrozenDict, Many, Tagged, preset, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
@@ -127,7 +127,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         copied.__dict__.update({name: self.__dict__[name] for name in self._unruled if name in self.__dict__})
         return copied
 
-    def evaluate(self, solution: SolutionT | Answer[SolutionT]) -> Evaluation[DetailsT]:
+    def evaluate(self, solution: SolutionT | HasSolution[SolutionT]) -> Evaluation[DetailsT]:
         """Replay a solution from the problem's data alone and judge it.
 
         Parameters

@@ -86,7 +86,7 @@ class WithTimeline(Spec):
         return carrying
 
 
-class Answer(Protocol[SolutionT_co]):
+class HasSolution(Protocol[SolutionT_co]):
     """What has a solution, such as a result."""
 
     @property
@@ -194,7 +194,7 @@ class Refereed:
         return judged.with_timeline(done.timeline).with_details(done.details)
 
 
-def solution_of(given: SolutionT | Answer[SolutionT], kind: type[SolutionT]) -> SolutionT:
+def solution_of(given: SolutionT | HasSolution[SolutionT], kind: type[SolutionT]) -> SolutionT:
     """The solution itself, or that of a result.
 
     Raises

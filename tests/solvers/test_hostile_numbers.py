@@ -31,10 +31,19 @@ from tests.oracles.slicing import best_slicing
 
 RELATIVE = 2e-6
 
+
+def adding(seed: int) -> ow.Pipeline:
+    """A hostile pipeline whose devices pay for what they send, or in which latency counts."""
+    reading = {"load": "sum"} if seed % 2 else {"objective": "latency"}
+    changed = {"channel": "dedicated", "objective": "bottleneck", **reading}
+    return ow.Pipeline.model_validate(hostile_pipeline(seed).model_dump() | changed)
+
+
 CASES: dict[str, tuple[Callable[[int], Any], Callable[[Any], tuple[Any, Any]], tuple[str, ...]]] = {
     "placement": (hostile_placement, best_placement, ("auto", "decompose", "highs")),
     "batched_mapping": (hostile_batched_mapping, best_batched_mapping, ("auto", "highs")),
     "pipeline": (hostile_pipeline, best_pipeline, ("auto", "exact", "highs")),
+    "pipeline that adds up": (adding, best_pipeline, ("auto",)),
     "memory_ordering": (hostile_ordering, best_ordering_by_states, ("auto", "exact", "btsearch", "highs")),
     "slicing": (hostile_slicing, best_slicing, ("auto", "bound", "highs")),
 }

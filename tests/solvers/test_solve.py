@@ -16,7 +16,7 @@ from opweave.results import Termination
 from opweave.solvers import registry
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
-from tests.tiny import PROBLEMS
+from tests.tiny import PROBLEMS, graph_of
 
 GOOD = ow.Ordering(order=["a", "b", "c"])
 ALSO_GOOD = ow.Ordering(order=["b", "a", "c"])
@@ -26,15 +26,7 @@ WRONG = ow.Ordering(order=["c", "a", "b"])
 @pytest.fixture
 def problem() -> ow.MemoryOrdering:
     """a makes 8 bytes from x, b makes 2 from x, c joins them into 1; a then b needs 12 (x, a, b), either way."""
-    sizes = {"x": 2, "a": 8, "b": 2, "c": 1}
-    reads = {"a": ["x"], "b": ["x"], "c": ["a", "b"]}
-    return ow.MemoryOrdering(
-        graph=ow.OpGraph(
-            tensors=[ow.Tensor(id=name, bytes=size) for name, size in sizes.items()],
-            operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
-            outputs=["c"],
-        )
-    )
+    return ow.MemoryOrdering(graph_of({"x": 2, "a": 8, "b": 2, "c": 1}, {"a": "x", "b": "x", "c": "a b"}, "c"))
 
 
 @pytest.fixture
@@ -278,9 +270,3 @@ def test_the_default_solver_needs_no_optional_package(problem, monkeypatch: pyte
     result = ow.solve(problem, time_limit=5)
     assert result.verified
     assert result.objective == ow.solve(problem, solver="highs").objective
-
-
-@pytest.mark.parametrize(("kind", "solver"), [("placement", "tabu")])
-def test_fewer_rounds_than_none_are_refused(kind: str, solver: str) -> None:
-    with pytest.raises(ow.InvalidInputError, match="option 'rounds' is -1; it must be a whole number from 0"):
-        ow.solve(PROBLEMS[kind], solver=solver, options={"rounds": -1})

@@ -16,12 +16,10 @@ from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, solve_and_tell,
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
 from opweave.adapters.formats import family_of
-from opweave.adapters.graphs.lifetimes import load_lifetimes
 from opweave.adapters.load import AnyProblem, geometry, load, load_problem
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
-from opweave.problems.layout_of import layout_of
 from opweave.problems.memory_layout.spec import MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import OptionValue
@@ -108,11 +106,13 @@ def _layout(
 
     of_order = {name: flags[name] for name in OF_ORDERS if name in flags}
     capacity, alignment = flags.get("bytes"), flags.get("alignment", 1)
+    goal = {"objective": flags.get("objective", "arena")}
     if path.name.lower().endswith(LIFETIMES):
         if of_order:
             flag = next(iter(of_order)).replace("_", "-")
             raise InvalidInputError(f"--{flag} is about the order of a model; a CSV says when its storages live")
-        return load_lifetimes(path, capacity=capacity, alignment=alignment)
+        found = MemoryLayout.from_csv(path, capacity=capacity, alignment=alignment, pools=flags.get("pools"))
+        return found.model_copy(update=goal)
     pool = validated(Pool, {"name": "arena", "bytes": capacity, "alignment": alignment}, "pool 'arena'")
     graph = load(path, dims=dims, inputs=inputs)
     ordering = validated(MemoryOrdering, {"graph": graph, **of_order}, "problem layout")
@@ -121,8 +121,8 @@ def _layout(
     listed = [graph.operators[graph.operator_index[name]] for name in order.order]
     parts = {name: getattr(graph, name) for name in OpGraph.model_fields}
     in_order = OpGraph(**parts | {"operators": listed})  # a reader of the layout finds its order here
-    layout: MemoryLayout = layout_of(MemoryOrdering(graph=in_order, **of_order), order, pools=[pool])
-    return layout
+    layout = MemoryLayout.of(MemoryOrdering(graph=in_order, **of_order), order, pools=flags.get("pools", [pool]))
+    return layout.model_copy(update=goal)
 
 
 def solve_command(spec: Path, *, settings: Settings) -> int:
@@ -165,7 +165,7 @@ def pareto_command(
 
 
 def conflict_command(spec: Path, *, settings: Settings) -> int:
-    """Say which requirements of a problem cannot hold together, and what would mend it.
+    """Say which requirements of a problem cannot hold together, and what would repair it.
 
     Exit status 0: there is a plan. 1: there is none, and the requirements in conflict are listed, or neither was
     proved in time. 2: bad input.

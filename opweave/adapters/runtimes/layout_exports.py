@@ -12,7 +12,7 @@ from opweave.adapters.graphs.lifetimes import NEEDED
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
-from opweave.problems.solution import Answer, solution_of
+from opweave.problems.solution import HasSolution, solution_of
 from opweave.problems.words import counted
 
 _UNFIT = re.compile(r"[^0-9A-Za-z]+")
@@ -36,7 +36,7 @@ def _reserved(problem: MemoryLayout, places: Mapping[str, tuple[str, int]]) -> d
     return reserved
 
 
-def c_header(problem: MemoryLayout, layout: Layout | Answer[Layout], *, prefix: str = "opweave") -> str:
+def c_header(problem: MemoryLayout, layout: Layout | HasSolution[Layout], *, prefix: str = "opweave") -> str:
     """Write a layout as a C header: the size of every pool, and the offset of every storage in its pool.
 
     Names become upper-case words; what C does not allow in a name becomes an underscore.
@@ -91,7 +91,7 @@ def c_header(problem: MemoryLayout, layout: Layout | Answer[Layout], *, prefix: 
     return "\n".join([*lines, "", f"#endif /* {guard} */", ""])
 
 
-def save_lifetimes(problem: MemoryLayout, path: PathLike, layout: Layout | Answer[Layout] | None = None) -> None:
+def save_lifetimes(problem: MemoryLayout, path: PathLike, layout: Layout | HasSolution[Layout] | None = None) -> None:
     """Write lifetimes as a CSV for MiniMalloc; with a layout, the column ``offset`` holds its offsets.
 
     Times that are no whole numbers are replaced by their ranks, which change nothing about what lives together.

@@ -15,7 +15,7 @@ from opweave.problems.errors import InvalidInputError, SolverNotAvailableError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
-from opweave.problems.solution import Answer, solution_of
+from opweave.problems.solution import HasSolution, solution_of
 
 METADATA = "OfflineMemoryAllocation"
 """Name of the metadata that the interpreter looks for."""
@@ -72,7 +72,7 @@ def tflite_problem(path: PathLike, *, capacity: int | None = None, limits: Limit
 
 
 def write_tflite(
-    path: PathLike, layout: Layout | Answer[Layout], target: PathLike, *, limits: Limits = DEFAULT_LIMITS
+    path: PathLike, layout: Layout | HasSolution[Layout], target: PathLike, *, limits: Limits = DEFAULT_LIMITS
 ) -> None:
     """Write a ``.tflite`` file with a layout, which the interpreter follows.
 

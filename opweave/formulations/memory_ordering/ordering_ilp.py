@@ -70,7 +70,11 @@ class Scale:
     @classmethod
     def of(cls, instance: OrderingInstance) -> Scale:
         """The scale of an instance: no footprint exceeds all storages and the largest workspace together."""
-        step, largest = instance.granularity(), int(instance.size.sum()) + int(instance.workspace.max(initial=0))
+        return cls.up_to(int(instance.size.sum()) + int(instance.workspace.max(initial=0)), instance.granularity())
+
+    @classmethod
+    def up_to(cls, largest: int, step: int) -> Scale:
+        """The scale for footprints of at most ``largest`` bytes."""
         return cls(step, step * max(1, math.ceil(largest / (step * LARGEST))))
 
     @property

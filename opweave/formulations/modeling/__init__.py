@@ -8,7 +8,7 @@ How a formulation is written
        @dataclass(eq=False)
        class FlowModel(LinearModel):
            instance: PipelineInstance
-           more_words: ClassVar[tuple[str, ...]] = ("stages",)  # handles beside those of modeling.linear
+           more_words: ClassVar[tuple[str, ...]] = ("paths",)  # handles beside those of modeling.linear
            def on(self, op: str, device: str) -> Linear: ...
 
       The formulation names it as ``model_type`` and is decorated with ``@register_formulation``, also if it is a

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import ADDED, Key, LinearModel
-from opweave.formulations.modeling.rows import Rows
+from opweave.formulations.modeling.rows import RowFamily
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import UnsupportedFeatureError
 
@@ -180,7 +180,7 @@ class IntervalModel(LinearModel):
         """Add a 0/1 column."""
         return self.whole(0, 1, name, key)
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, name: str) -> RowFamily:
         """A family of rows with integer coefficients, in the model's own units."""
         return _WholeRows(self)
 
@@ -263,7 +263,7 @@ class IntervalModel(LinearModel):
         return WholeRow(tuple(terms), tuple(round(value * factor) for value in terms.values()), sides[0], sides[1])
 
 
-class _WholeRows(Rows):
+class _WholeRows(RowFamily):
     """Rows of a constraint program, which keeps no families."""
 
     def __init__(self, model: IntervalModel) -> None:

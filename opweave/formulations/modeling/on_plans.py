@@ -53,7 +53,7 @@ class Words(Handles):
     def __getattr__(self, word: str) -> Any:
         if word in WORDS:
             return partial(with_names_checked(word, partial(Words.handle, word=word)), self)
-        return partial(self.handle, word="stages") if word == "stages" else super().__getattr__(word)
+        return super().__getattr__(word)
 
     def handle(self, *names: str, word: str, **named: str) -> Linear:
         """The column of a handle; a plan has one start and end of every operator."""

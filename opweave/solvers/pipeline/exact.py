@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance, lower, lower_unless_short
+from opweave.problems.on_cluster import MEMORY
 from opweave.problems.pipeline.spec import Pipeline
+from opweave.solvers.pipeline.balance import solve_balanced
 from opweave.solvers.pipeline.baselines import by_memory, filling, joint_greedy, one_device, random_split
 from opweave.solvers.pipeline.bottleneck import BottleneckSearch
 from opweave.solvers.pipeline.load_search import LoadSearch
@@ -28,6 +30,7 @@ SIMPLE = (one_device, filling, joint_greedy, by_memory, random_split)
     "cuts and devices together: priced walks, dives, beams and exact labels",
     proves="optimum",
     supports=SUPPORTS,
+    readings=(None, MEMORY),
 )
 def solve_exact(problem: Pipeline, run: Run) -> Outcome:
     """Begin with simple splits, then search for the optimum and its proof.
@@ -36,6 +39,8 @@ def solve_exact(problem: Pipeline, run: Run) -> Outcome:
     Bounds stay valid all the same (:attr:`PipelineInstance.blur`); another search, without the options that the best
     plan beats, makes them sharp again.
     """
+    if problem.objective == "memory":
+        return solve_balanced(problem, run)
     instance = lower_unless_short(problem)
     if not instance.names:
         run.found(instance.stages((), ()), 0.0)

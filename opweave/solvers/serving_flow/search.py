@@ -38,7 +38,7 @@ BLOCKS = "blocks"
 """The target of rules that bar blocks of layers from devices."""
 
 
-class Limits(NamedTuple):
+class FlowLimits(NamedTuple):
     """What limits a flow.
 
     Attributes
@@ -63,7 +63,7 @@ class Limits(NamedTuple):
     devices: int
 
 
-def limits_of(instance: ServingInstance) -> Limits:
+def limits_of(instance: ServingInstance) -> FlowLimits:
     """The limits of an instance."""
     first, end = np.indices((instance.layers + 1, instance.layers + 1))
     held = instance.place[end] - instance.place[first]
@@ -82,7 +82,7 @@ def limits_of(instance: ServingInstance) -> Limits:
     most_devices = min([len(names), *(rule.count for rule in instance.problem.constraints if means(rule, MaxDevices))])
     links = instance.links * ~np.eye(len(instance.names), dtype=bool)
     ends = np.stack([instance.arriving, instance.leaving])
-    return Limits(speeds, links, instance.sizes, ends, instance.problem.entry == "any", most_devices)
+    return FlowLimits(speeds, links, instance.sizes, ends, instance.problem.entry == "any", most_devices)
 
 
 for _kind in (Pin, Forbid, MemoryCap, MaxDevices):
@@ -90,7 +90,7 @@ for _kind in (Pin, Forbid, MemoryCap, MaxDevices):
 
 
 @helper
-def _passed(limits: Limits, plan: IntMatrix, room: FloatMatrix, flow: FloatMatrix, aim: float) -> float:
+def _passed(limits: FlowLimits, plan: IntMatrix, room: FloatMatrix, flow: FloatMatrix, aim: float) -> float:
     """What places between layers let pass of a flow, on average: 1 where all let all of it pass.
 
     A device lets no more pass than its speed, what it receives and what it can send on. ``room`` and ``flow`` are
@@ -161,7 +161,7 @@ def _change(plan: IntMatrix, draws: FloatMatrix, row: int, last: int) -> None:
 
 @loop
 def anneal(
-    limits: Limits,
+    limits: FlowLimits,
     plan: IntMatrix,
     draws: FloatMatrix,
     heat: FloatArray,

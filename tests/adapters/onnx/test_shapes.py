@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import helper, numpy_helper  # noqa: E402
 
 import opweave as ow  # noqa: E402
-from opweave.adapters.dims import OpenDimension  # noqa: E402
+from opweave.adapters.graphs.dims import OpenDimension  # noqa: E402
 from opweave.adapters.onnx.dims import guesses  # noqa: E402
 from opweave.adapters.onnx.measured import openable  # noqa: E402
 from opweave.adapters.onnx.model import read_model  # noqa: E402

@@ -362,24 +362,8 @@ def test_plans_of_microseconds_are_not_lost_in_an_engine_s_tolerances(tmp_path) 
         assert (tmp_path / "q.mps").read_text().count("objective_in_microseconds") > 1
 
 
-HOSTILE = [
-    "a b",
-    "a\tb",
-    "é",
-    "x[1]",
-    "",
-    "end",
-    "e12",
-    "free",
-    "9",
-    "a:b",
-    "a\nb",
-    "<=",
-    "+3",
-    "n" * 200,
-    "n" * 201,
-    "x(1)",
-]
+HOSTILE = ["a b", "a\tb", "é", "x[1]", "", "end", "e12", "free", "9", "a:b", "a\nb", "<=", "+3", "x(1)"]
+HOSTILE += ["n" * 200, "n" * 201]
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
@@ -16,7 +15,6 @@ from opweave.formulations.placement.programs import Intervals
 from opweave.problems.errors import InfeasibleError
 from opweave.solvers.engines.answers import Work
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from tests.formulations.placement.instances import fork
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
 from tests.strategies.specs import placements, planned_placements
@@ -109,15 +107,3 @@ def test_whole_rows_let_every_solution_through(factors, side, data):
         if holds:
             model.whole_rows = [model.rounded(row)]
             assert model.broken(values) is None
-
-
-def test_ticks_are_exact_where_durations_have_a_measure():
-    assert Intervals().build(fork()).tick == 1.0
-    half = fork().model_copy(
-        update={"costs": ow.Costs.from_table({name: {"a": 0.5, "b": 1.5} for name in ("make", "left", "right")})}
-    )
-    assert Intervals().build(half).tick == 0.5
-    odd = fork().model_copy(
-        update={"costs": ow.Costs.from_table({name: {"a": math.pi, "b": math.e} for name in ("make", "left", "right")})}
-    )
-    assert Intervals().build(odd).tick < 1e-5

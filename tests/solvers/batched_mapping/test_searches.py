@@ -20,6 +20,7 @@ from opweave.solvers.batched_mapping.search import search_of
 from opweave.solvers.batched_mapping.workers import workers
 from opweave.solvers.run import Run
 from tests.strategies.batched_mapping import batched_mappings, planned_batched_mappings
+from tests.tiny import graph_of
 
 NO_DRAWS = (np.zeros((0, DRAWS)), np.zeros(0))
 
@@ -78,10 +79,7 @@ def test_auto_is_never_worse_than_any_list_schedule(growth):
 
 def test_auto_proves_small_problems_well_before_their_time_is_up():
     """Searches alone end at 7 here, with a bound of 4.41 at most: the program has to have its turn."""
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=10) for name in "xyz"],
-        operators=[ow.Operator(id="p", inputs=["x"], outputs=["y"]), ow.Operator(id="q", inputs=["y"], outputs=["z"])],
-    )
+    graph = graph_of(dict.fromkeys("xpq", 10), {"p": "x", "q": "p"})
     table = {
         "p": {"a": {1: 2.0, 2: 4.0, 3: 6.0, 4: 8.0, 6: 12.0}, "b": {1: 2.5, 2: 4.5, 3: 6.5, 4: 8.5, 6: 12.5}},
         "q": {"a": {1: 2.0, 2: 3.0, 3: 4.0, 4: 5.0, 6: 7.0}, "b": {1: 3.0, 2: 5.0, 3: 7.0, 4: 9.0, 6: 13.0}},
@@ -138,13 +136,9 @@ def test_split_over_several_channels_is_valid(batch):
 
 def test_memory_does_not_make_bounds_of_modules_wrong():
     """One tensor with two readers, room for it once: counted by edges it would not fit."""
-    reads = {"s0": ["x"], "a0": ["s0"], "b0": ["s0"], "j0": ["a0", "b0"]}
-    reads |= {"s1": ["j0"], "a1": ["s1"], "b1": ["s1"], "j1": ["a1", "b1"]}
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=10 * (name == "s0")) for name in ("x", *reads)],
-        operators=[ow.Operator(id=name.upper(), inputs=names, outputs=[name]) for name, names in reads.items()],
-    )
-    table = {name.upper(): {"fast": 1.0, "slow": 10.0 if name == "s0" else 1.0} for name in reads}
+    reads = {"s0": "x", "a0": "s0", "b0": "s0", "j0": "a0 b0", "s1": "j0", "a1": "s1", "b1": "s1", "j1": "a1 b1"}
+    graph = graph_of({name: 10 * (name == "s0") for name in ("x", *reads)}, reads)
+    table = {name: {"fast": 1.0, "slow": 10.0 if name == "s0" else 1.0} for name in reads}
     devices = [ow.Device(name="fast", memory_bytes=15), ow.Device(name="slow")]
     cluster = ow.Cluster(devices=devices, bandwidth=[[0, 1000], [1000, 0]])
     costs = ow.Costs.from_table(table)
@@ -160,14 +154,7 @@ def test_memory_does_not_make_bounds_of_modules_wrong():
 def test_what_placement_rounds_up_to_a_common_measure_of_times_is_a_bound_here_too():
     """The critical path is bisected down to a rest, which only the measure of 1 s closes."""
     problem = ow.BatchedMapping(
-        graph=ow.OpGraph(
-            tensors=[ow.Tensor(id=name, bytes=size) for name, size in (("a", 1), ("b", 2), ("c", 1))],
-            operators=[
-                ow.Operator(id="a", outputs=["a"]),
-                ow.Operator(id="b", outputs=["b"]),
-                ow.Operator(id="c", inputs=["a", "b"], outputs=["c"]),
-            ],
-        ),
+        graph=graph_of({"a": 1, "b": 2, "c": 1}, {"a": "", "b": "", "c": "a b"}),
         cluster=ow.Cluster(devices=[ow.Device(name=name) for name in "def"], rates=[1.0, 1.0, 1.0]),
         costs=ow.Costs.from_table(
             {"a": {"d": 2.0, "f": 2.0}, "b": {"d": 1.0, "e": 1.0, "f": 1.0}, "c": {"d": 0.0, "e": 0.0, "f": 1.0}}

@@ -121,9 +121,3 @@ def test_what_it_cannot_do_is_refused() -> None:
         solve(two_cells(objective="total"), Run())
     with pytest.raises(InvalidInputError, match="parts"):
         solve(two_cells(), Run(options={"parts": 0}))
-
-
-def test_a_callback_stops_it() -> None:
-    run = Run(callback=lambda progress: progress.objective is not None)
-    assert solve(two_cells(), run).termination is Termination.INTERRUPTED
-    assert run.best is not None

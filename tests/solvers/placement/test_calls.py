@@ -155,33 +155,3 @@ def test_rows_of_a_users_own_and_limits_on_devices_are_obeyed() -> None:
     few = problem.model_copy(update={"constraints": (*problem.constraints, ow.MaxDevices(count=1))})
     alone = ow.solve(few, time_limit=3)
     assert len(set(alone.solution.device.values())) == 1
-
-
-def test_auto_goes_on_without_an_engine_whose_range_of_numbers_is_too_small() -> None:
-    """Two operators share a parameter of 2**50 bytes; the host may hold none, and small ones would fit."""
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id="a", bytes=1000), ow.Tensor(id="b", bytes=2**30), ow.Tensor(id="c", bytes=0)],
-        parameters=[ow.Parameter(id="u", bytes=2**30), ow.Parameter(id="w", bytes=2**50 - 1)],
-        operators=[
-            ow.Operator(id="a", outputs=["a"], parameters=["u", "w"]),
-            ow.Operator(id="b", outputs=["b"], parameters=["w"]),
-            ow.Operator(id="c", inputs=["a", "b"], outputs=["c"], parameters=["u"]),
-        ],
-    )
-    problem = ow.Placement(
-        graph=graph,
-        cluster=ow.Cluster(devices=[ow.Device(name="d"), ow.Device(name="host")], rates=[1000.0, 1000.0]),
-        costs=ow.Costs.from_table(
-            {
-                "a": {"d": 1e-9, "host": 1e-9},
-                "b": {"d": 1.0, "host": 1000000.001},
-                "c": {"d": 1000000.001, "host": 1e-9},
-            }
-        ),
-        transfers="blocking",
-        host="host",
-        memory="parameters",
-        constraints=[ow.MemoryCap(device="host", bytes=0), ow.MaxDevices(count=2)],
-    )
-    result = ow.solve(problem, time_limit=3)
-    assert result.objective == pytest.approx(best_calls(problem))

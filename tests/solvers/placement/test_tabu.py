@@ -16,6 +16,7 @@ from opweave.solvers.placement.tabu import DRAWS, reinsert_many, trial_of
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
+from tests.tiny import graph_of
 
 
 def delayed(problem: Placement) -> Placement:
@@ -92,12 +93,7 @@ def test_bounds_are_not_rounded_up_to_a_measure_that_leaves_out_tiny_times() -> 
     tiny = {f"s{k}": 9e-8 for k in range(290)}
     seconds = {"first": 1000.0, **tiny, "last": 1000.0}
     names = list(seconds)
-    chain = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=0) for name in names],
-        operators=[
-            ow.Operator(id=name, inputs=names[max(0, k - 1) : k], outputs=[name]) for k, name in enumerate(names)
-        ],
-    )
+    chain = graph_of(dict.fromkeys(names, 0), dict(zip(names, ["", *names], strict=False)))
     problem = ow.Placement(
         graph=chain,
         cluster=ow.Cluster(devices=[ow.Device(name="d"), ow.Device(name="e")], shared=1e12),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations_with_replacement, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -36,19 +36,6 @@ def inside(cells: Cells, mode: int, cuts: list[int]) -> list[int]:
 
 def test_two_layers_on_two_devices_are_bounded_exactly() -> None:
     assert bound(lower(chain()), 1_000) == pytest.approx(9.0)
-
-
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
-@given(problem=slicings(2, 3, most_rows=9, most_channels=5, constraints=False), most=st.integers(1, 60))
-def test_every_way_to_cut_lies_in_one_cell(problem: ow.Slicing, most: int) -> None:
-    instance = lower(problem)
-    for v in range(instance.operators):
-        cells = cells_of(instance, v, most)
-        for mode, length in enumerate(instance.length[v].tolist()):
-            for inner in combinations_with_replacement(range(length + 1), len(instance.devices) - 1):
-                cuts = [0, *inner, length]
-                if length and np.isfinite(instance.intercept[v][np.diff(cuts) > 0]).all():
-                    assert len(inside(cells, mode, cuts)) == 1
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))

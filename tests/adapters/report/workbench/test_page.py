@@ -41,7 +41,7 @@ def piped() -> ow.Result:
 
 def laid_out() -> ow.Result:
     ordering = ow.MemoryOrdering(graph=ladder())
-    return ow.solve(ow.layout_of(ordering, ow.solve(ordering, solver="definition")), solver="tflm")
+    return ow.solve(ow.MemoryLayout.of(ordering, ow.solve(ordering, solver="definition")), solver="tflm")
 
 
 def of_a_user() -> ow.Result:
