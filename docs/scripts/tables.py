@@ -155,7 +155,9 @@ def ways() -> str:
     """The files from ``ow.solve`` to the loop that finds plans, with their lines; a count up to 15 % off is kept."""
     solvers, page = DOCS.parent / "opweave/solvers", DOCS / "architecture.md"
     written = re.findall(r"^\| `(\w+)` (.*)$", page.read_text("utf-8"), re.MULTILINE)
-    known = {row: dict(re.findall(r"`(\w+\.py)` (\d+)", cells)) for row, cells in written}
+    known = {
+        row: dict(re.findall(r"`(\w+\.py)` (\d+)", cells)) for row, cells in written
+    }
 
     def sized(row: str, path: Path) -> str:
         lines = len(path.read_text("utf-8").splitlines())
@@ -172,7 +174,9 @@ def ways() -> str:
             assert imported in path.read_text("utf-8"), (path, following)
         cells = ", ".join(sized(problem, path) for path in paths)
         count = len(paths) + (len(SHARED) if folder else 0)
-        rows.append((f"`{problem}`", f"`{folder}/`" if folder else "", cells, f"{count}"))
+        rows.append(
+            (f"`{problem}`", f"`{folder}/`" if folder else "", cells, f"{count}")
+        )
     return table(("problem", "folder", "files and their lines", "files in all"), rows)
 
 

@@ -171,8 +171,8 @@ class Costs(ShownInNotebooks, Spec):
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
                 raise InvalidInputError(f"{size!r} is not a batch size; a batch size is a whole number from 1")
         batches = tuple(sorted(sizes)) or (1,)
-        rows = ([row.get(name, {}).get(batch) for name in devices for batch in batches] for row in times.values())
-        made = cls(operators=tuple(times), devices=devices, batches=batches, table=tuple(map(tuple, rows)))
+        cells: Any = ([row.get(name, {}).get(batch) for name in devices for batch in batches] for row in times.values())
+        made = cls(operators=tuple(times), devices=devices, batches=batches, table=tuple(map(tuple, cells)))
         shortest = min((each for row in made.table for each in row if each), default=0.0)
         if shortest >= IMPLAUSIBLE_SECONDS:
             said = f"costs: every operator takes {shortest:g} s or more"

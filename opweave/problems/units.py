@@ -189,7 +189,7 @@ def read_operations(text: str) -> float:
     """
     found = re.fullmatch(_OPERATIONS, text, re.ASCII)
     if found is None:
-        raise InvalidInputError(f"{text!r:.60} is no number of operations; write it as '40 GFLOP/s' or 40e9")
+        raise InvalidInputError(f"{text!r:.60} is not a number of operations; write it as '40 GFLOP/s' or 40e9")
     return float(found[1]) * _PREFIXES[found[2]]
 
 
@@ -208,7 +208,7 @@ def read_rate(text: str) -> float:
     """
     found = re.fullmatch(_BYTES_OR_BITS, text, re.ASCII)
     if found is None:
-        raise InvalidInputError(f"{text!r:.60} is no rate; write it as '10 Gbit/s', '5 GB/s' or 5e9")
+        raise InvalidInputError(f"{text!r:.60} is not a rate; write it as '10 Gbit/s', '5 GB/s' or 5e9")
     if found[3] == "b" and found[4] == "/s":
         bits, size = (text.replace("b/s", unit).strip() for unit in ("bit/s", "B/s"))
         raise InvalidInputError(f"{text!r:.60} may mean bits or bytes; write {bits!r} or {size!r}")

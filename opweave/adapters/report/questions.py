@@ -181,11 +181,11 @@ def bar(label: str) -> AbstractContextManager[Callable[[int, int], None]]:
 
 
 def conflict_to_pandas(found: Conflict) -> DataFrame:
-    """The mends as a pandas table, cheapest first."""
+    """The repairs as a pandas table, cheapest first."""
     fields = ["words", "requirement", "cost", "amount", "at_least", "least"]
     return data_frame([{name: getattr(mend, name) for name in fields} for mend in found.mends], fields)
 
 
 def conflict_html(found: Conflict) -> str:
-    """What cannot hold together, the proof, and the mends."""
+    """What cannot hold together, the proof, and the repairs."""
     return "".join(f"<p>{text(line)}</p>" for line in found.explain().splitlines())

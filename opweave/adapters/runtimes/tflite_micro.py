@@ -111,7 +111,7 @@ def write_tflite(
     numbers += [offsets.pop(_id(tensor, number), UNPLANNED) for number, tensor in enumerate(subgraph.tensors)]
     if offsets:
         raise InvalidInputError(
-            f"{name}: the layout has an offset for {next(iter(offsets))!r}, which is no tensor of it"
+            f"{name}: the layout has an offset for {next(iter(offsets))!r}, which is not a tensor of it"
         )
     if max(numbers) >= 2**31:
         raise InvalidInputError(f"{name}: an offset of {max(numbers):,} does not fit into the 32 bits of the metadata")
