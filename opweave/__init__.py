@@ -14,16 +14,17 @@ side constraints
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
 solving
     ``solve``, ``list_solvers``, ``warm``
-models in your hands, solvers of your own
+models for other solvers, solvers of your own
     ``list_formulations``, ``build_model``, ``write_model``, ``read_solution``; ``solver_for``, ``register_solver``,
-    ``Solver``; ``extend`` has what problems and formulations of your own are made of
+    ``Solver``; ``extend`` has the classes for problems and formulations of your own
 results
     ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``explain``,
-    ``progress_figure``, ``verify``, ``load_result``; ``results`` has the classes of what other functions return
+    ``progress_figure``, ``verify``, ``load_result``; ``results`` has the classes that functions return
 frameworks and runtimes
     ``onnx``, ``torch``, ``keras``, ``llm``, ``runtimes``: functions that read models and carry out plans
 errors
-    ``OpweaveError`` is the base of all of them; ``InvalidInputError`` refuses data, ``RuleError`` names your own code
+    ``OpweaveError`` is the base of all of them; ``InvalidInputError`` refuses invalid data, ``RuleError`` reports an
+    exception in your code
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""What extensions are made of: problems, formulations and solvers of one's own.
+"""Classes and functions for problems, formulations and solvers of your own.
 
 ``ow.Constraint``, ``ow.express`` and ``ow.solver_for`` are names of ``opweave`` itself; most users need no more.
 

@@ -1,4 +1,4 @@
-"""What functions of opweave return, for annotations and ``isinstance``: nobody builds these objects by hand."""
+"""Classes that functions of opweave return, for annotations and ``isinstance``."""
 
 from opweave.adapters.verify.report import Verification
 from opweave.formulations.export.write import ModelFile

@@ -290,10 +290,10 @@ def test_a_formulation_without_the_handle_is_passed_over(monkeypatch: pytest.Mon
     result = ow.solve(problem, solver="highs", extend=use, options={"head_start": False})
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(expected))
     assert result.bound_source == "highs (moirai)"
-    with pytest.raises(ow.UnsupportedFeatureError, match="no handle 'uses'"):
+    with pytest.raises(ow.UnsupportedFeatureError, match="no model variable 'uses'"):
         ow.solve(problem, solver="highs", formulation="disjunctive", extend=use)
     for solver in ("auto", "highs"):
-        with pytest.raises(ow.UnsupportedFeatureError, match="no handle 'start'"):
+        with pytest.raises(ow.UnsupportedFeatureError, match="no model variable 'start'"):
             ow.solve(PROBLEMS["pipeline"], solver=solver, extend=lambda model, _: model.add(model.start("a") >= 0))
 
 
@@ -306,7 +306,7 @@ def test_plain_pyomo_has_the_same_handles() -> None:
     ordering, first = PROBLEMS["memory_ordering"], NotFirst(op="b")
     for each in (first, told_of(first)):
         check(ow.solve(under(ordering, each), solver="highs", formulation="time_indexed"), TRUTHS["memory_ordering"])
-    with pytest.raises(ow.UnsupportedFeatureError, match="no handle 'held'"):
+    with pytest.raises(ow.UnsupportedFeatureError, match="no model variable 'held'"):
         ow.solve(problem, solver="highs", formulation="moirai", extend=lambda model, _: model.add(model.held("d") <= 9))
 
 
@@ -353,7 +353,7 @@ def test_a_rule_that_returns_no_violations_object_is_refused_with_the_line_to_wr
 def test_a_chained_comparison_never_loses_half_of_itself(solver: str) -> None:
     if solver == "cp-sat":
         pytest.importorskip("ortools")
-    with pytest.raises(Exception, match=r"a comparison of handles is a row|to bool"):
+    with pytest.raises(Exception, match=r"a comparison of model variables is a constraint|to bool"):
         ow.solve(
             PROBLEMS["placement"],
             solver=solver,

@@ -440,8 +440,8 @@ def architecture() -> Figure:
     layers = [
         (3.75, "adapters", "files, frameworks, runtimes, reports, command line", SKY),
         (2.6, "solvers", "solve, run, engines, algorithms, bounds", ORANGE),
-        (1.45, "formulations", "arrays and programs, handles", GREEN),
-        (0.3, "problems", "data, timelines, rules, measures: the referee", BLUE),
+        (1.45, "formulations", "models for engines, model variables", GREEN),
+        (0.3, "problems", "data, timelines, rules, metrics: the referee", BLUE),
     ]
     for y, name, about, colour in layers:
         axes.add_patch(

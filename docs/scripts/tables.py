@@ -6,6 +6,7 @@ the same in the repository as on the site.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Iterable
@@ -69,13 +70,13 @@ def solvers(kind: str) -> str:
 
 
 def formulations() -> str:
-    """Problem, formulation with what it needs, engines and handles."""
+    """Problem, formulation with what it needs, engines and model variables."""
     rows = sorted(
         ow.list_formulations(),
         key=lambda row: (list(KINDS).index(row.problem), not row.default),
     )
     return table(
-        ("problem", "formulation", "engines", "handles"),
+        ("problem", "formulation", "engines", "model variables"),
         (
             (
                 f"`{KINDS[row.problem]}`",
@@ -135,6 +136,50 @@ def options() -> str:
     )
 
 
+SHARED = ("solve.py", "auto.py", "portfolio.py")
+"""What every solve passes before the files of its problem."""
+
+WAYS = {
+    "MemoryOrdering": "memory_ordering/workers.py exact.py search.py",
+    "Placement": "placement/workers.py cooling.py annealing.py",
+    "BatchedMapping": "batched_mapping/workers.py search.py anneal.py",
+    "Pipeline": "pipeline/workers.py exact.py bottleneck.py threshold.py workbench.py priced_walks.py",
+    "Slicing": "slicing/workers.py local.py anneal.py",
+    "MemoryLayout": "memory_layout/workers.py exact.py search.py",
+    "ServingFlow": "serving_flow/workers.py search.py",
+}
+"""The files of each problem on the way to the loop that finds plans; each imports the next one."""
+
+
+def ways() -> str:
+    """The files from ``ow.solve`` to the loop that finds plans, with their lines; a count up to 15 % off is kept."""
+    solvers, page = DOCS.parent / "opweave/solvers", DOCS / "architecture.md"
+    written = re.findall(r"^\| `(\w+)` (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    known = {
+        row: dict(re.findall(r"`(\w+\.py)` (\d+)", cells)) for row, cells in written
+    }
+
+    def sized(row: str, path: Path) -> str:
+        lines = len(path.read_text("utf-8").splitlines())
+        before = int(known.get(row, {}).get(path.name, 0))
+        near = abs(lines - before) <= max(15, 0.15 * lines)
+        return f"`{path.name}` {before if near and before else lines}"
+
+    rows = []
+    for problem, way in {"auto": f"/{' '.join(SHARED)}", **WAYS}.items():
+        folder, _, names = way.partition("/")
+        paths = [solvers / folder / name for name in names.split()]
+        for path, following in itertools.pairwise(paths if folder else ()):
+            imported = f"opweave.solvers.{folder}.{following.stem}"
+            assert imported in path.read_text("utf-8"), (path, following)
+        cells = ", ".join(sized(problem, path) for path in paths)
+        count = len(paths) + (len(SHARED) if folder else 0)
+        rows.append(
+            (f"`{problem}`", f"`{folder}/`" if folder else "", cells, f"{count}")
+        )
+    return table(("problem", "folder", "files and their lines", "files in all"), rows)
+
+
 def devices() -> str:
     """The devices that are known by name."""
     from opweave.problems.device_sheets import DEVICES
@@ -175,6 +220,7 @@ def tables() -> dict[str, str]:
         "devices": devices(),
         "options": options(),
         "commands": commands(),
+        "ways": ways(),
     }
 
 

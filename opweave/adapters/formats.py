@@ -74,7 +74,7 @@ def refusal(path: PathLike, name: str) -> InvalidInputError:
     if wanted and _ADVICE.get(suffix) != _ADVICE[wanted]:
         return InvalidInputError(f"{name}: this is {what}: {_ADVICE[wanted]}")
     if suffix == ".bin" and file.with_suffix(".xml").is_file():
-        return InvalidInputError(f"{name}: these are the weights of an OpenVINO model; name the .xml file beside it")
+        return InvalidInputError(f"{name}: these are the weights of an OpenVINO model; name the .xml file next to it")
     if suffix in _ADVICE:
         return InvalidInputError(f"{name}: {_ADVICE[suffix]}")
     return InvalidInputError(f"{name}: opweave reads {_TABLE['all']}; rename or export the model")

@@ -39,9 +39,9 @@ def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> C
     constraint program stays what it is, an :class:`~opweave.formulations.modeling.intervals.IntervalModel`, which
     :func:`write_model` writes for CP-SAT.
 
-    The model leaves nothing out, so you may add rows of your own. Its handles (``model.on(op, device)``,
+    The model is complete, so you may add constraints. Its model variables (``model.on(op, device)``,
     ``model.start(op)``, ...; :func:`list_formulations` lists them) are expressions in seconds, bytes and counts;
-    ``model.add(row)`` adds a row. The objective is in seconds or bytes; if plans are so short that an engine's
+    ``model.add(...)`` adds a constraint. The objective is in seconds or bytes; if plans are so short that an engine's
     tolerances would swallow the seconds, it is in milliseconds or less, and ``model.objective_unit`` says so.
 
     Parameters

@@ -71,8 +71,8 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
     constraint
         The class of the rule.
     target
-        ``"model"``: ``function(model, constraint)`` adds rows to the model of any formulation, for all engines and
-        "auto": ``model.add(row)``. A row compares handles of the model: ``model.on(op, device)``, ``model.start(op)``,
+        ``"model"``: ``function(model, constraint)`` adds constraints to the model of any formulation, for all engines
+        and "auto": ``model.add(...)``. They compare model variables: ``model.on(op, device)``, ``model.start(op)``,
         ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``, ``model.batch(op, device)``,
         ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``, ``model.held(device)``,
         ``model.stages()`` and ``model.objective``; ``model.problem`` is the problem.
@@ -86,13 +86,13 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
     Raises
     ------
     InvalidInputError
-        If ``constraint`` is no class of constraints, or the target is misspelt.
+        If ``constraint`` is not a constraint class, or the target is misspelt.
 
     Notes
     -----
     Subclasses inherit it unless they override ``violations``: then they have another meaning and need an expression of
-    their own. Engines pass over formulations without a handle that the function uses. Rows about times hold up to
-    rounding, so ``violations`` should allow for some. ``model.objective`` can be limited only from above.
+    their own. Engines skip formulations without a model variable that the function uses. Constraints on times hold up
+    to rounding, so ``violations`` should allow for some. ``model.objective`` can be limited only from above.
 
     Without any expression, ``violations`` alone is enough for engines and "auto". Their results are proved unless the
     rule is about the times of a schedule; ``result.reason`` says so.

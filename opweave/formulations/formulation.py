@@ -91,14 +91,14 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         The class of the problem.
     model_type
         The class of the model that ``build`` writes.
-    targets
-        The expressions of side constraints that it understands.
+    supports
+        The targets of :func:`express` that it understands.
     built_in
         Side constraints that it enforces by itself, so a solution that satisfies them obeys all the rows that they add.
     source
         The paper and its equations, with its DOI; empty if the formulation was not published.
     requires
-        The readings of the problem that it needs, such as ``"transfers='one_port_edge'"``; empty if it takes all.
+        The modes of the problem that it needs, such as ``"transfers='one_port_edge'"``; empty if it takes all.
     reading
         The :attr:`Problem.reading` that it is for.
     restricts
@@ -334,7 +334,7 @@ def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
     Raises
     ------
     InvalidInputError
-        If it is no class of formulations, lacks a method or its name, or opweave has one of that name.
+        If it is not a formulation class, lacks a method or its name, or opweave has one of that name.
 
     See Also
     --------

@@ -136,10 +136,10 @@ class Costs(ShownInNotebooks, Spec):
             yield "batches", Bare(brief(self.batches))
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Mapping[str, float | Mapping[int, float | None] | None]]) -> Costs:
+    def from_table(cls, table: Mapping[str, Mapping[str, float | str | Mapping[int, Entry | str] | None]]) -> Costs:
         """Costs from nested mappings: operator -> device -> seconds, or operator -> device -> batch size -> seconds.
 
-        A plain number is the time for batch size 1. Entries that are None or missing are unknown.
+        A plain number or text (``"3 ms"``) is the time for batch size 1. Entries that are None or missing are unknown.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class Costs(ShownInNotebooks, Spec):
         >>> Costs.from_table({"conv1": {"a": 0.0013, "b": 0.0021}}).seconds("conv1", "b")
         0.0021
         """
-        times: dict[str, dict[str, Mapping[int, float | None]]] = {}
+        times: dict[str, dict[str, Mapping[int, Entry | str]]] = {}
         for operator, row in table.items():
             if not isinstance(row, Mapping):
                 raise InvalidInputError(f"operator {operator!r} needs a mapping of devices to seconds, not {row!r}")
@@ -162,8 +162,8 @@ class Costs(ShownInNotebooks, Spec):
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
                 raise InvalidInputError(f"{size!r} is not a batch size; a batch size is a whole number from 1")
         batches = tuple(sorted(sizes)) or (1,)
-        rows = ([row.get(name, {}).get(batch) for name in devices for batch in batches] for row in times.values())
-        made = cls(operators=tuple(times), devices=devices, batches=batches, table=tuple(map(tuple, rows)))
+        cells: Any = ([row.get(name, {}).get(batch) for name in devices for batch in batches] for row in times.values())
+        made = cls(operators=tuple(times), devices=devices, batches=batches, table=tuple(map(tuple, cells)))
         shortest = min((each for row in made.table for each in row if each), default=0.0)
         if shortest >= IMPLAUSIBLE_SECONDS:
             said = f"costs: every operator takes {shortest:g} s or more"

@@ -341,7 +341,7 @@ def wrong_names(graph: OpGraph, cluster: Cluster, transfers: Iterable[Any]) -> I
         if what not in graph.tensor_index:
             yield broken("unknown", f"a transfer sends {what!r}, which the graph does not have")
         if sent.consumer is not None and sent.consumer not in graph.operator_index:
-            yield broken("unknown", f"{what!r} is sent for {sent.consumer!r}, which is no operator")
+            yield broken("unknown", f"{what!r} is sent for {sent.consumer!r}, which is not an operator")
         for device in dict.fromkeys((sent.source, sent.target)):
             if device not in cluster.device_index:
                 message = f"a transfer of {what!r} names device {device!r}, which the cluster does not have"

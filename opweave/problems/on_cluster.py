@@ -104,7 +104,7 @@ def check_order(graph: OpGraph, order: Sequence[str]) -> None:
         Names the first wrong operator.
     """
     for wrong in wrong_order(graph, order):
-        raise ValueError(f"order must list every operator exactly once, behind what it reads: {wrong.message}")
+        raise ValueError(f"order must list every operator exactly once, after its producers: {wrong.message}")
 
 
 def wrong_order(graph: OpGraph, order: Sequence[str]) -> Iterator[Violation]:

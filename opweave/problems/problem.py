@@ -66,10 +66,10 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
     constraints
         Side constraints that every solution must satisfy.
     unit
-        What the objective counts: "seconds", "bytes", or a word of the problem's own.
+        The unit of the objective: "seconds", "bytes", or another word.
     restrictions
-        Fields that only restrict solutions, and for each the value that restricts nothing; a conflict may leave them
-        out. The larger a number, the less it restricts; a field whose name begins with "min" restricts more.
+        Fields that only restrict solutions, with the value that does not restrict; :func:`conflict` may relax them.
+        Larger numbers restrict less, except in fields whose name begins with "min".
     """
 
     solution_type: ClassVar[type[Solution]]
@@ -202,7 +202,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
             yield Violation(rule="unplayable", message="the solution cannot be carried out")
 
     def measure(self, solution: SolutionT, timeline: Timeline) -> int | float:
-        """Say what a solution costs, in the problem's unit: the end of its timeline, unless a problem knows better."""
+        """Say what a solution costs, in the problem's unit: the end of its timeline, unless a problem overrides it."""
         if type(self).play is Problem.play:
             raise RuleError(
                 f"{type(self).__name__} has neither play() nor measure(); one of them says what a plan costs"
@@ -211,7 +211,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
 
     @property
     def reading(self) -> str | None:
-        """A setting under which only solvers and formulations made for it apply; None for all others."""
+        """A mode that only some solvers and formulations support; None for the usual one."""
         return None
 
     def assumptions(self) -> str:

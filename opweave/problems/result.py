@@ -30,7 +30,7 @@ OptionValue = Annotated[bool | int | float | str | None, BeforeValidator(_plain_
 
 
 class Status(StrEnum):
-    """What the solve found. In an optimal result, objective and bound meet: bytes exactly, seconds to within 1e-6."""
+    """What the solve found. In an optimal result, objective and bound meet: bytes exactly, seconds to within 1e-5."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"

@@ -192,7 +192,7 @@ def read_operations(text: str) -> float:
     >>> read_operations("40 GFLOP/s"), read_operations("1.5 TFLOPS")
     (40000000000.0, 1500000000000.0)
     """
-    found = _read(text, _OPERATIONS, "no number of operations; write it as '40 GFLOP/s' or 40e9")
+    found = _read(text, _OPERATIONS, "not a number of operations; write it as '40 GFLOP/s' or 40e9")
     return float(found[1]) * _PREFIXES[found[2]]
 
 
@@ -209,7 +209,7 @@ def read_rate(text: str) -> float:
     >>> read_rate("10 Gbit/s"), read_rate("5 GB/s"), read_rate("100 Mbps")
     (1250000000.0, 5000000000.0, 12500000.0)
     """
-    found = _read(text, _BYTES_OR_BITS, "no rate; write it as '10 Gbit/s', '5 GB/s' or 5e9")
+    found = _read(text, _BYTES_OR_BITS, "not a rate; write it as '10 Gbit/s', '5 GB/s' or 5e9")
     if found[3] == "b" and found[4] == "/s":
         bits, size = (text.replace("b/s", unit).strip() for unit in ("bit/s", "B/s"))
         raise InvalidInputError(f"{text!r:.60} may mean bits or bytes; write {bits!r} or {size!r}")

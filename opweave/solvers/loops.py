@@ -254,7 +254,7 @@ def loops_of(package: str = "opweave.solvers") -> list[Loop[..., Any]]:
 
 
 def warm(progress: Callable[[int, int], None] | None = None) -> dict[str, float]:
-    """Compile all loops of the solvers that are not on disk yet, so that no solve has to.
+    """Compile all loops of the solvers in advance, so that no solve has to.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ def solver_for(
     about
         One line for :func:`list_solvers`; None for the first line of the function's docstring.
     proves
-        "optimum", "bound" or "nothing": what an answer of it may claim.
+        "optimum", "bound" or "nothing": what the solver can prove.
     baseline
         Whether it is a simple solver with which others are compared.
     features

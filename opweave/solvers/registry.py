@@ -92,8 +92,8 @@ class Solver:
         As in :class:`SolverInfo`.
     run
         Runs the solver: it reports solutions and bounds to the run and returns how it ended.
-    targets
-        The expressions of side constraints that it understands.
+    supports
+        The targets of :func:`express` that it understands.
     options
         Its options with their meanings, one line each.
     missing
@@ -101,7 +101,7 @@ class Solver:
     version
         Returns the version of the engine, if it is one.
     readings
-        What :attr:`Problem.reading` may be.
+        The values of :attr:`Problem.reading` that it supports.
     """
 
     name: str
@@ -180,7 +180,7 @@ def register_solver(solver: Solver) -> Solver:
     Raises
     ------
     InvalidInputError
-        If it is no solver, or opweave has one of that name.
+        If it is not a solver, or opweave has one of that name.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
     Parameters
     ----------
     problem
-        A problem, its class or its kind; None for all. For a problem, solvers that do not know its
+        A problem, its class or its kind; None for all. For a problem, solvers that do not support its
         :attr:`Problem.reading` are left out.
 
     Returns

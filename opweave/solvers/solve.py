@@ -61,7 +61,7 @@ def solve(
     Parameters
     ----------
     problem
-        The problem; one of your own, too.
+        The problem to solve.
     solver
         A name from :func:`~opweave.solvers.registry.list_solvers`; "auto" chooses and combines solvers by itself.
     formulation
@@ -84,13 +84,13 @@ def solve(
     start
         A valid solution to improve on.
     extend
-        ``f(model, problem)`` may add rows to a model before an engine, or "auto", solves it: ``model.add(row)``; rows
-        that it returns are added, too. A row compares handles, which are the same for all engines, in seconds, bytes
-        and counts: ``model.on(op, device)``,
-        ``model.start(op)``, ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``,
-        ``model.batch(op, device)``, ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``,
-        ``model.held(device)``, ``model.stages()`` and ``model.objective``, which can be limited only from above.
-        :func:`~opweave.list_formulations` lists those of each formulation; ``ow.extend.Model`` is the type of a model.
+        ``f(model, problem)`` adds constraints to the model before an engine, or "auto", solves it: it returns them, or
+        calls ``model.add(...)``. They compare model variables, the same for all engines, in seconds, bytes and counts:
+        ``model.on(op, device)``, ``model.start(op)``, ``model.end(op)``, ``model.before(a, b)``,
+        ``model.position(op)``, ``model.batch(op, device)``, ``model.stage(op)``, ``model.share(op, device)``,
+        ``model.uses(device)``, ``model.held(device)``, ``model.stages()`` and ``model.objective``, which can be limited
+        only from above. :func:`~opweave.list_formulations` lists those of each formulation; ``ow.extend.Model`` is the
+        type of a model.
     callback
         Called with a :class:`~opweave.solvers.run.Progress`; returning True stops the solve.
     progress

@@ -38,7 +38,7 @@ def solvers_command(*, problem: str | None = None, constraints: bool = False, as
 
 
 def formulations_command(*, problem: str | None = None, as_json: bool = False) -> int:
-    """List the formulations: who solves them, the words for rows of your own, and where they come from."""
+    """List the formulations: their engines, model variables and sources."""
     from opweave.solvers.engines.registration import list_formulations
 
     columns = ("problem", "name", "default", "available", "handles", "source")

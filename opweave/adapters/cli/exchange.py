@@ -26,7 +26,7 @@ BESIDE = ("problem.json", "spec.json")
 
 
 def check_command(spec: Path, result: Path, *, as_json: bool = False) -> int:
-    """Let the referee judge a result again, from the problem alone."""
+    """Check a result again with the referee, from the problem alone."""
     problem, claimed = load_problem(spec), load_result(result)
     words = f"{readable(claimed.objective, problem.unit)}, as claimed ({problem.assumptions()})"
     if claimed.bound is not None:
@@ -102,7 +102,7 @@ def verify_command(
 
 
 def model_command(spec: Path, *, judge: Path | None = None, settings: Settings) -> int:
-    """Write a problem as a model for any solver, or judge what that solver found."""
+    """Write a problem as a model for any solver, or check that solver's solution."""
     from opweave.formulations.build import read_solution
     from opweave.formulations.export.write import write_model
 
@@ -154,6 +154,6 @@ def beside(result: Path) -> Path:
         if path.is_file():
             return path
     raise InvalidInputError(
-        f"{result}: a result does not contain its problem, and neither problem.json nor spec.json is beside it; "
+        f"{result}: a result does not contain its problem, and neither problem.json nor spec.json is next to it; "
         "name the problem with --spec, or plan again with --report FOLDER, which writes both"
     )

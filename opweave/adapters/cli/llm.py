@@ -74,7 +74,7 @@ def llm_command(
     flags: dict[str, Any],
     settings: Settings,
 ) -> int:
-    """Plan a language model on the devices you have: who holds what, how full, how fast, and what is proved."""
+    """Plan a language model on your devices: what each one holds, how fast it is, and what is proved."""
     from opweave.adapters.llm.machine import checked_rig, load_rig
     from opweave.adapters.llm.reading import read
 

@@ -172,7 +172,7 @@ def pareto_command(
 
 
 def conflict_command(spec: Path, *, settings: Settings) -> int:
-    """Say which requirements of a problem cannot hold together, and what would repair it.
+    """Find an irreducible infeasible set (IIS) of requirements, and the smallest changes that would help.
 
     Exit status 0: there is a plan. 1: there is none, and the requirements in conflict are listed, or neither was
     proved in time. 2: bad input.

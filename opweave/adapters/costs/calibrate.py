@@ -55,9 +55,9 @@ def calibrate(*, name: str = "cpu", threads: int = 1, seed: int = 0, repeats: in
     A few hundred operators of about 40 ONNX kinds run under ONNX Runtime on the CPU, at sizes drawn from those in real
     networks; convolutions and pools both as they are and as the runtime's optimiser changes them for this processor.
     For every kind, and for variants that run at other speeds (:func:`~opweave.problems.roofline.variants`), an
-    arithmetic rate, a memory rate, a launch cost and an overlap are fitted by the smallest sum of absolute errors of
-    the logarithm. Other kinds that the runtime fuses or quantises take those of the kind that they are most like. This
-    takes about a minute, during which the machine should do nothing else.
+    arithmetic rate, a memory rate, a launch cost and an overlap are fitted by minimising the sum of absolute errors of
+    the logarithm. Other kinds that the runtime fuses or quantises use those of the most similar kind. This takes about
+    a minute, during which the machine should do nothing else.
 
     Parameters
     ----------

@@ -132,5 +132,5 @@ def _whole(row: Mapping[str, str | None], column: str, where: str) -> int:
     text = (row[column] or "").strip()
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-        raise InvalidInputError(f"{where}: {column} is {text!r:.40}, which is no whole number")
+        raise InvalidInputError(f"{where}: {column} is {text!r:.40}, which is not a whole number")
     return int(text)

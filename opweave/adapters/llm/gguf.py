@@ -268,7 +268,7 @@ def from_gguf(path: Path, limits: Limits) -> LanguageModel:
     metadata, _, tensors = read_split(path, limits)
     kind = metadata.get("general.architecture")
     if not isinstance(kind, str):
-        raise InvalidInputError(f"{where}: general.architecture is missing; this is no file of a language model")
+        raise InvalidInputError(f"{where}: general.architecture is missing; this is not the file of a language model")
     if metadata.get(f"{kind}.attention.causal") is False:
         raise InvalidInputError(f"{where}: {plain(kind)} is an encoder, which writes no tokens one by one")
     data: dict[str, object] = {"attention.sliding_window_pattern": TABLE["gguf_windows"].get(kind, 1)}

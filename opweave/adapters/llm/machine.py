@@ -89,7 +89,7 @@ def rig_of(text: str) -> Rig:
         if item is None or (word not in DEVICES and word != HOST):
             known = {HOST: "", **DEVICES}
             raise InvalidInputError(
-                f"{text!r:.80} is no file, and no device is called {word!r:.40}{instead_of(word, known, 'there are')}"
+                f"{text!r:.80} is not a file, and {word!r:.40} is not a device{instead_of(word, known, 'there are')}"
             )
         label = "/".join(filter(None, (item["machine"], word)))
         name = f"{label}-{words[: number + 1].count(word)}" if words.count(word) > 1 else label

@@ -30,7 +30,7 @@ def from_safetensors(path: Path, limits: Limits) -> LanguageModel:
     where = place(path)
     config_file = folder / "config.json"
     if not config_file.exists():
-        raise InvalidInputError(f"{where}: there is no config.json beside the weights; it says how the model is built")
+        raise InvalidInputError(f"{where}: there is no config.json next to the weights; it says how the model is built")
     data = read_json(config_file, limits=limits, constants=CONSTANTS)
     if not isinstance(data, dict):
         raise InvalidInputError(f"{place(config_file)}: holds no JSON object with named fields; check which file it is")
@@ -120,7 +120,7 @@ def _header_sizes(path: Path, limits: Limits) -> Iterator[tuple[str, int]]:
             raise LimitExceededError(f"{where}: the header has {length:,} bytes, over the limit of {MAX_HEADER:,}")
         header = parse_json(data[8 : 8 + length], where, limits=limits)
     if not isinstance(header, dict):
-        raise InvalidInputError(f"{where}: the header is no JSON object; {broken}")
+        raise InvalidInputError(f"{where}: the header is not a JSON object; {broken}")
     for name, entry in header.items():
         if name == "__metadata__":
             continue

@@ -253,7 +253,7 @@ def types(task: _Task, _: Callable[[object], None]) -> Found:
 def _zeros(value: ValueInfoProto) -> _Feed:
     kind = value.type.tensor_type
     if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
-        raise InvalidInputError(f"input {value.name!r} is no tensor with a shape; pass inputs={{{value.name!r}: ...}}")
+        raise InvalidInputError(f"input {value.name!r} has no shape; pass inputs={{{value.name!r}: ...}}")
     return _Feed(element_type(kind.elem_type), tuple(dim.dim_value for dim in kind.shape.dim))
 
 

@@ -198,7 +198,7 @@ def _external(name: str, entries: dict[str, str], path: Path, where: str) -> byt
     if not location or not place.is_relative_to(path.parent.resolve()):
         raise InvalidInputError(f"{what} lies outside the model's folder; export the model again")
     if not place.is_file():
-        raise InvalidInputError(f"{what} cannot be read; put the data file beside the model")
+        raise InvalidInputError(f"{what} cannot be read; put the data file next to the model")
     size = place.stat().st_size
     try:
         begin = int(entries.get("offset", 0))

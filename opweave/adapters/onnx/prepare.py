@@ -231,7 +231,7 @@ def _lack(kind: TypeProto | None) -> str:
     if kind is None or kind.WhichOneof("value") is None:
         return "of unknown shape"
     if not kind.HasField("tensor_type"):
-        return "of unknown size, as it is no tensor"
+        return "of unknown size, as it is not a tensor"
     if not kind.tensor_type.elem_type or not kind.tensor_type.HasField("shape"):
         return "of unknown shape or type"
     return "with an open dimension, which depends on the values of the inputs"

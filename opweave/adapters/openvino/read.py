@@ -62,7 +62,7 @@ def from_openvino(
     root = _parsed(read_bytes(path, limits=limits), where, limits)
     if root.tag != "net" or not 10 <= _whole(root.get("version"), where, "version") <= 11:
         raise InvalidInputError(
-            f"{where}: this XML is no OpenVINO model of version 10 or 11; convert the model with 'ovc MODEL'"
+            f"{where}: this XML is not an OpenVINO model of version 10 or 11; convert the model with 'ovc MODEL'"
         )
     shapes = {
         _name(layer): _shape(port, where, _name(layer))
@@ -225,5 +225,5 @@ def _shape(port: Element, where: str, name: str) -> tuple[int, ...]:
 def _whole(text: str | None, where: str, what: str) -> int:
     digits = (text or "").strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-        raise InvalidInputError(f"{where}: {what} is {text!r:.40}, which is no whole number; download the model again")
+        raise InvalidInputError(f"{where}: {what} is {text!r:.40}, not a whole number; download the model again")
     return int(digits)

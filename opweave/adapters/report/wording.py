@@ -40,7 +40,7 @@ PLACES: Mapping[ResourceKind, str] = {
 """The phrase for a bottleneck of each kind."""
 
 
-MORE = "ow.conflict(problem) names the rules that cannot hold together, and what would repair it."
+MORE = "ow.conflict(problem) names the requirements that cannot hold together, and changes that would help."
 
 
 class Alone(NamedTuple):

@@ -56,7 +56,7 @@ def vllm_command(
     stages = _stages(model, plan, "vLLM")
     if len(stages) > 1 and host in dict(stages):
         raise InvalidInputError(
-            f"the host {host!r} holds layers beside other devices, but the ranks of a vLLM pipeline are GPUs; plan "
+            f"the host {host!r} holds layers, as do other devices, but the ranks of a vLLM pipeline are GPUs; plan "
             "without it"
         )
     counts = [count for _, count in stages]

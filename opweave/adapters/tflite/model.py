@@ -97,7 +97,7 @@ def read_subgraphs(data: bytes | mmap.mmap, where: str, limits: Limits) -> list[
         When it is no such file, or damaged or too large.
     """
     if data[4:8] != IDENTIFIER:
-        raise InvalidInputError(f"{where}: this is no TensorFlow Lite model, or it is cut off; download it again")
+        raise InvalidInputError(f"{where}: this is not a TensorFlow Lite model, or it is cut off; download it again")
     file = _File(data, where, {"tensors": limits.tensors, "edges": limits.edges})
     try:
         root = _Table(file, file.number(0, "I"))

@@ -136,7 +136,7 @@ def write_model(
         The file; its suffix names the format:
 
         * ``.mps`` (free format) and ``.lp`` for integer programs,
-        * ``.nl`` (with the names in ``.col`` and ``.row``), also for nonlinear rows of your own,
+        * ``.nl`` (with the names in ``.col`` and ``.row``), also for nonlinear constraints of your own,
         * ``.pb`` and, as text, ``.pbtxt`` or ``.txt`` for constraint programs: CP-SAT's ``CpModelProto``.
     formulation
         The name of the formulation; None for the problem's default in that format.
@@ -151,7 +151,7 @@ def write_model(
     Raises
     ------
     InvalidInputError
-        If the format is unknown or is none for this formulation.
+        If the format is unknown, or does not fit this formulation.
     InfeasibleError
         If writing the problem already shows that it has no solution.
     SolverNotAvailableError

@@ -158,7 +158,7 @@ class LayoutInstance:
                 f"storage {block.name!r} has the fixed offset {fixed:,}, no multiple of its alignment of {step:,} bytes"
             )
         where = "" if fixed < 0 else f" at its fixed offset {fixed:,}"
-        return f"storage {block.name!r} of {block.bytes:,} bytes fits into no pool that it may stand in{where}"
+        return f"storage {block.name!r} of {block.bytes:,} bytes fits into none of its pools{where}"
 
     def layout(self, offset: IntArray, pool: IntArray | None = None) -> Layout:
         """The solution for offsets and pools of the blocks; None for the first pool. Both of shape (blocks,)."""

@@ -19,7 +19,7 @@ from opweave.problems.words import did_you_mean
 CONSTANT_TOLERANCE = 1e-8
 """Tolerance for a row without columns; terms that cancel out leave rounding errors."""
 
-_MULTIPLY = "; handles are added, and multiplied or divided by numbers"
+_MULTIPLY = "; model variables are added, and multiplied or divided by numbers"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,12 +56,12 @@ class Linear:
 
     def __mul__(self, factor: float) -> Linear:
         if isinstance(factor, Linear):
-            raise InvalidInputError(f"a product of two handles is not linear{_MULTIPLY}")
+            raise InvalidInputError(f"a product of two model variables is not linear{_MULTIPLY}")
         return Linear(self.constant * factor, {column: value * factor for column, value in self.terms.items()})
 
     def __truediv__(self, divisor: float) -> Linear:
         if isinstance(divisor, Linear):
-            raise InvalidInputError(f"a quotient of handles is not linear{_MULTIPLY}")
+            raise InvalidInputError(f"a quotient of model variables is not linear{_MULTIPLY}")
         return Linear(self.constant / divisor, {column: value / divisor for column, value in self.terms.items()})
 
     def __neg__(self) -> Linear:
@@ -86,20 +86,20 @@ class Linear:
 
     def __eq__(self, other: object) -> Row:  # type: ignore[override]  # rows are written like this
         if not isinstance(other, Linear | float | int | np.floating | np.integer):
-            raise InvalidInputError(f"a handle is compared with numbers and handles, not with {other!r:.60}")
+            raise InvalidInputError(f"compare model variables with each other and with numbers, not with {other!r:.60}")
         difference = self - (other if isinstance(other, Linear | float | int) else float(other))
         return Row(difference.terms, -difference.constant, -difference.constant)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __lt__(self, other: object) -> Row:
-        raise InvalidInputError("rows of handles are written with <=, >= and ==; < and > cannot be enforced")
+        raise InvalidInputError("constraints are written with <=, >= and ==; < and > cannot be enforced")
 
     __gt__ = __lt__
 
     def __bool__(self) -> bool:
         """Refuse: the value of a handle is not known before the model is solved."""
-        raise InvalidInputError("a handle has no value before the model is solved; use no 'if', 'and' or 'not' with it")
+        raise InvalidInputError("before the model is solved, a model variable has no value for 'if', 'and' or 'not'")
 
     def at(self, values: Mapping[int, float] | Sequence[float] | FloatArray) -> float:
         """The value of the expression if the columns have ``values``."""
@@ -136,8 +136,8 @@ class Row:
     def __bool__(self) -> bool:
         """Refuse: ``1 <= x <= 2`` asks for the truth of ``1 <= x`` and would leave that row out in silence."""
         raise InvalidInputError(
-            "a comparison of handles is a row, which is neither true nor false; write '1 <= x <= 2' as two rows, and "
-            "no 'if', 'and' or '!=' with handles"
+            "a comparison of model variables is a constraint, neither true nor false; write '1 <= x <= 2' as two, and "
+            "do not use 'if', 'and' or '!=' with model variables"
         )
 
     @classmethod
@@ -150,7 +150,7 @@ class Row:
             If it is no row, or one of its numbers is not finite; a side that is infinite requires nothing.
         """
         if not isinstance(row, Row):
-            raise InvalidInputError(f"model.add takes a row, a comparison of handles, and not {row!r:.60}")
+            raise InvalidInputError(f"model.add takes a constraint, a comparison of model variables, not {row!r:.60}")
         if not all(map(math.isfinite, row.terms.values())) or math.isnan(row.low) or math.isnan(row.high):
             raise InvalidInputError("a row of model.add holds a number that is not finite")
         return row
@@ -317,6 +317,6 @@ def missing_handle(word: str, words: Sequence[str], problem: Problem[Any, Any] |
     having = ", ".join(repr(name) for name, has in every.items() if word in has)
     of = "this problem" if problem is None else type(problem).__name__
     return MissingHandleError(
-        f"this formulation has no handle {word!r} (it has {', '.join(map(repr, words)) or 'none'}); "
+        f"this formulation has no model variable {word!r} (it has {', '.join(map(repr, words)) or 'none'}); "
         + (f"formulations that have it: {having}" if having else f"no formulation of {of} has it")
     )

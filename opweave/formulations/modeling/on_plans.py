@@ -60,7 +60,7 @@ class Words(Handles):
         takes = 1 if word in ("start", "end") else len(WORDS.get(word, ()))
         every = (*names, *(named[each] for each in WORDS.get(word, ())[len(names) :] if each in named))
         if len(every) != takes:
-            raise TypeError(f"handle {word!r} is given {len(every)} names")
+            raise TypeError(f"model variable {word!r} is given {len(every)} names")
         return Linear.of(self.columns.setdefault((word, *every), len(self.columns)))
 
     @property

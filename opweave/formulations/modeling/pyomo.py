@@ -135,7 +135,7 @@ class PyomoView:
         from pyomo.environ import Constraint
 
         if row is None or isinstance(row, bool | str):
-            raise InvalidInputError(f"model.add takes a row, a comparison of handles, and not {row!r:.60}")
+            raise InvalidInputError(f"model.add takes a constraint, a comparison of model variables, not {row!r:.60}")
         rows = self.concrete.component(OWN_ROWS)
         if rows is None:
             rows = Constraint(AnyKey)

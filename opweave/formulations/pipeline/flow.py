@@ -120,7 +120,7 @@ class Flow(ClusterFormulation[Pipeline, Stages]):
         if problem.max_replicas > 1:
             asked = f"max_replicas={problem.max_replicas}"
             raise UnsupportedFeatureError(
-                f"formulation {self.name!r} cannot express {asked}; 'exact' can, but takes no rows of your own (extend)"
+                f"formulation {self.name!r} cannot express {asked}; 'exact' can, but does not take 'extend'"
             )
         instance = lower_unless_short(problem, self.context.ceiling)
         model = FlowModel(instance)

@@ -183,7 +183,7 @@ def shortage(problem: Pipeline, ceiling: float | None = None) -> str | None:
         )
     if instance.least > min(pieces, most):
         return (
-            f"at least {instance.least} stages are asked for, but the model has {counted(pieces, 'piece')} and there "
+            f"at least {instance.least} stages are required, but the model has {counted(pieces, 'piece')} and there "
             f"can be at most {counted(most, 'stage')}"
         )
     return None

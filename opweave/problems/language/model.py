@@ -63,7 +63,7 @@ def number_type(name: str) -> NumberType:
     found = NUMBER_TYPES.get(name.lower())
     if found is None:
         raise InvalidInputError(
-            f"{name!r:.60} is no type of numbers that opweave knows{did_you_mean(name, (*NUMBER_TYPES, *MIXES))}; "
+            f"{name!r:.60} is not a number type that opweave knows{did_you_mean(name, (*NUMBER_TYPES, *MIXES))}; "
             f"it knows {', '.join(NUMBER_TYPES)}"
         )
     return found

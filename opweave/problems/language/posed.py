@@ -23,7 +23,7 @@ from opweave.problems.serving_flow.spec import ServingFlow, layer_chain
 def fastest_pass(
     model: LanguageModel, rig: Rig, work: Workload, *, constraints: Iterable[AnyConstraint] = ()
 ) -> Placement:
-    """Ask where the groups of a model should be so that one pass ends as early as possible.
+    """State a placement of the groups of a model, with the time of one pass as the objective.
 
     A pass of a decode workload gives one token for each sequence, and one of a prefill workload reads a batch of the
     prompt. Every group may be on any device; the table of tokens is on the host, if the rig has one. Devices hold
@@ -49,7 +49,7 @@ def fastest_pass(
 def fastest_request(
     model: LanguageModel, rig: Rig, prompt: Workload, answer: int, *, constraints: Iterable[AnyConstraint] = ()
 ) -> Placement:
-    """Ask where the groups should be so that a prompt and its answer together end as early as possible.
+    """State a placement of the groups, with the time of a prompt and its answer as the objective.
 
     The makespan is that of reading the prompt, in passes, and of ``answer`` tokens, each with the context that the
     answer has on average. Caches have room for both. What several passes send is one transfer, with as many latencies.
@@ -84,7 +84,7 @@ def fastest_request(
 def steady_stream(
     model: LanguageModel, rig: Rig, work: Workload, groups: int, *, constraints: Iterable[AnyConstraint] = ()
 ) -> Pipeline:
-    """Ask for stages of whole layers, one for each device at most, that groups of requests pass one after the other.
+    """State a pipeline of whole layers, at most one stage for each device, that groups of requests pass in turn.
 
     The objective is the seconds between the results of two groups; with as many groups as stages, all stages are busy.
 
@@ -202,7 +202,7 @@ MOST_SEQUENCES = 2**16
 def serving_flow(
     model: LanguageModel, rig: Rig, work: Workload, *, constraints: Iterable[AnyConstraint] = ()
 ) -> ServingFlow:
-    """Ask which layers every device should hold so that many requests together get the most tokens per second.
+    """State a serving flow: the layers that every device should hold to serve the most tokens per second.
 
     A device with ``k`` of ``L`` layers has room for the caches of a number of sequences. The part ``k / L`` of them is
     on it at a time and is computed together, rounded down to a power of two. Its rate is their number divided by their

@@ -129,7 +129,7 @@ def parts(model: LanguageModel, work: Workload) -> tuple[Part, ...]:
     """
     if model.longest is not None and work.context > model.longest:
         raise InvalidInputError(
-            f"{model.name}: a context of {work.context:,} tokens is asked for, but the model was trained for at most "
+            f"{model.name}: a context of {work.context:,} tokens is requested, but the model was trained for at most "
             f"{model.longest:,}; ask for less"
         )
     caches = sum(work.held_bytes(layer.cache) for layer in model.layers)

@@ -190,17 +190,17 @@ class PlayedLayout:
             for whose, alignment in (("its", each.alignment), (f"pool {pool.name!r}'s", pool.alignment)):
                 if offset % alignment:
                     said = f"no multiple of {whose} alignment of {alignment:,} bytes"
-                    yield broken("alignment", f"{each.id!r} stands at {offset:,}, {said}", float(offset % alignment))
+                    yield broken("alignment", f"{each.id!r} is at {offset:,}, {said}", float(offset % alignment))
             fixed = problem.fixed.get(each.id, offset)
             if offset != fixed:
-                message = f"{each.id!r} stands at {offset:,}, not at its fixed offset {fixed:,}"
+                message = f"{each.id!r} is at {offset:,}, not at its fixed offset {fixed:,}"
                 yield broken("fixed", message, float(abs(offset - fixed)))
             if not problem.may_stand_in(each, pool):
                 strangers = (
                     [] if pool.operators is None else [name for name in each.operators if name not in pool.operators]
                 )
                 why = f", which {strangers[0]!r} does not reach" if strangers else ""
-                yield broken("pool", f"{each.id!r} may not stand in pool {pool.name!r}{why}")
+                yield broken("pool", f"{each.id!r} may not be placed in pool {pool.name!r}{why}")
 
 
 def _wrong_groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:

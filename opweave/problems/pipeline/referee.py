@@ -299,7 +299,7 @@ def _wrong_devices(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Viola
     low, high, count = problem.min_stages, problem.max_stages, len(stages)
     if problem.graph.operators and not low <= count <= (count if high is None else high):
         most = "" if high is None else f" and at most {high}"
-        yield broken("stages", f"there are {count} stages; at least {low}{most} are asked for")
+        yield broken("stages", f"there are {count} stages; at least {low}{most} are required")
     for number, stage in enumerate(stages, 1):
         count = len(stage.devices)
         if stage.replicas and count > problem.max_replicas:

@@ -81,9 +81,9 @@ class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
     Inputs follow each other through the stages. Tensors that are made before a cut and read after it cross the cut as
     one message, each tensor once, in latency + bytes / compression / bandwidth seconds. A tensor that is read several
     stages later is passed on by every stage in between, so it crosses every cut on its way. A graph output leaves from
-    the stage that makes it and is not passed on. A small tensor that many layers read, such as a mask, is one of those
-    that cross; it makes messages a little longer and forbids no cut. A parameter that several stages read, such as a
-    tied embedding, is copied to each of them; ``Colocate`` keeps its readers in one stage.
+    the stage that makes it and is not passed on. Small shared tensors such as attention masks may cross a cut, too:
+    they add a few bytes to the message and never rule out a cut. A parameter that several stages read, such as a tied
+    embedding, is copied to each of them; ``Colocate`` keeps its readers in one stage.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
     def _of_earlier(cls, data: object) -> object:
         """Read what version 1 left out as it was meant there: cuts at dominators."""
         if isinstance(data, Mapping) and data.get("cuts") == "ideals":
-            raise ValueError("cuts='ideals' is no longer a reading of pipelines: use cuts='prefix' and give an order")
+            raise ValueError("cuts='ideals' is no longer available: use cuts='prefix' and give an order")
         if isinstance(data, Mapping) and data.get("schema_version") == 1:
             return {"cuts": "dominators", **data, "schema_version": 2}
         return data
@@ -191,7 +191,7 @@ class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
         if self.order is not None:
             on_cluster.check_order(self.graph, self.order)
         if self.max_stages is not None and self.max_stages < self.min_stages:
-            raise ValueError(f"at least {self.min_stages} stages are asked for, but at most {self.max_stages}")
+            raise ValueError(f"at least {self.min_stages} stages are required, but at most {self.max_stages}")
         return self
 
     def _check_readings(self) -> None:

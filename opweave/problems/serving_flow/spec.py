@@ -157,18 +157,18 @@ def layer_chain(
     layer_bytes: int | Sequence[int] = 0,
     name: str = "model",
 ) -> OpGraph:
-    """Layers that are alike, one after the other, as the graph of a :class:`ServingFlow`.
+    """Equal layers, one after the other, as the graph of a :class:`ServingFlow`.
 
     Parameters
     ----------
     count
         Number of layers.
     activation_bytes
-        What a token is between two layers.
+        Bytes per token that are passed between consecutive layers.
     token_bytes
-        What a token is on its way from and to the coordinator.
+        Bytes per token that are sent to and from the coordinator.
     layer_bytes
-        Parameters of every layer, or of each.
+        Bytes of parameters: one number for every layer, or a list.
     name
         Name of the graph.
 

@@ -244,7 +244,7 @@ def with_room(formulation: Formulation[Any, Any], attempt: Callable[[Any], tuple
         outcome, _ = attempt(type(formulation)(replace(formulation.context, waits=waits.seconds)))
     if not outcome.infeasible or waits.bounded:
         return outcome
-    return Outcome(reason=f"{outcome.reason}; rows like the added ones may allow longer ones, so that this is no proof")
+    return Outcome(reason=f"{outcome.reason}; the added constraints may allow longer ones, so this is not a proof")
 
 
 def _leaves_out(formulation: Formulation[Any, Any]) -> str:

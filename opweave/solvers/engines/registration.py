@@ -111,9 +111,9 @@ class FormulationInfo:
     engines
         All engines that run it.
     handles
-        The words in which rows of your own are written: ``model.on(op, device)``, ``model.start(op)``, ...
+        The model variables: ``model.on(op, device)``, ``model.start(op)``, ...
     requires
-        The readings of the problem that it needs; empty if it takes all.
+        The modes of the problem that it needs, such as ``transfers='one_port_edge'``; empty if it takes all.
     options
         Options for ``solve(..., options={name: value})`` with these engines.
     source
@@ -140,7 +140,7 @@ class FormulationInfo:
 def list_formulations(
     problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None,
 ) -> Rows[FormulationInfo]:
-    """List the formulations: the models in which engines, and solvers of your own, receive a problem.
+    """List the formulations: the models in which engines receive a problem.
 
     Parameters
     ----------

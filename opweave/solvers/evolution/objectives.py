@@ -127,12 +127,12 @@ def _known(name: str) -> str:
     full = SHORT.get(name, name)
     if full != OBJECTIVE and full not in MEASURES:
         known = ", ".join(map(repr, (OBJECTIVE, *MEASURES)))
-        raise InvalidInputError(f"{name!r} is no objective; these are: {known}")
+        raise InvalidInputError(f"{name!r} is not an objective; the objectives are: {known}")
     return full
 
 
 def pymoo_problem(problem: Problem[Any, Any], objectives: Sequence[str] | None = None) -> PymooProblem:
-    """Write a problem as a ``Problem`` of pymoo's, for any of pymoo's algorithms.
+    """Write a problem as a ``Problem`` of pymoo, for any of its algorithms.
 
     A row is a plan: keys order the operators, other genes place or cut them. All genes are real numbers from 0 to 1,
     and every row can be decoded. ``G`` has a column for each limit (memory, links, ...) and for each side constraint

@@ -77,7 +77,7 @@ class OtherSplit(NamedTuple):
 
 
 def other_splits(problem: Placement) -> tuple[OtherSplit, ...]:
-    """Split a model by every rule of runtimes, for comparison: those of this module, ``fill`` and ``one_device``.
+    """Split a model by the rules of other runtimes, for comparison; ``fill`` and ``one_device`` are among them.
 
     A rule whose plan does not fit, or breaks a side constraint, has none here.
     """

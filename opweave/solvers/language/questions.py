@@ -151,7 +151,7 @@ def which_machines(
     constraints: Iterable[AnyConstraint] = (),
     time_limit: float | None = None,
 ) -> Sweep:
-    """Compare the sets of machines: whether a further one pays, and which one.
+    """Compare all sets of machines: does a further one help, and which one?
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def next_bytes(
     constraints: Iterable[AnyConstraint] = (),
     time_limit: float | None = None,
 ) -> Sweep:
-    """Ask what more memory on a device would bring.
+    """Compute what more memory on a device would bring.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ def both_ways(count: int, first: IntArray, second: IntArray) -> Adjacency:
 def place(
     instance: LayoutInstance, order: IntArray, gap: int, waste: float = WASTE, prefer: IntMatrix | None = None
 ) -> Places:
-    """Place blocks in an order; one that fits into no pool that it may stand in is left out.
+    """Place blocks in an order; one that fits into none of its pools is left out.
 
     Parameters
     ----------
@@ -269,10 +269,10 @@ RULES = {
     "first_fit": Rule(
         lambda instance: np.arange(len(instance)),
         FIRST_GAP,
-        "every storage as low as it can stand, in the order of the problem",
+        "every storage at the lowest possible address, in the order of the problem",
     ),
     "nearest_end": Rule(
-        _first_and_longest_alive_first, NEAREST_END, "an allocator that knows lifetimes: beside what ends with it"
+        _first_and_longest_alive_first, NEAREST_END, "an allocator that knows lifetimes: next to what ends with it"
     ),
     "onnxruntime": Rule(
         lambda instance: np.argsort(instance.begin, kind="stable"),
@@ -353,7 +353,7 @@ def carry_out(build: Callable[[LayoutInstance], Places], problem: MemoryLayout, 
         raise NoPlanError(reason)
     places = build(instance)
     if (places.pool < 0).any():
-        raise NoPlanError("with this rule, a storage fits into no pool that it may stand in")
+        raise NoPlanError("with this rule, a storage fits into none of its pools")
     report(problem, instance, places, run)
 
 

@@ -146,7 +146,7 @@ def _scaled(before: object, value: object) -> object:
     if isinstance(before, tuple):
         return [_scaled(each, value) for each in before]
     if isinstance(before, bool) or not isinstance(before, int | float):
-        raise InvalidInputError(f"{before!r:.60} cannot be scaled by {value!r}; it is no number")
+        raise InvalidInputError(f"{before!r:.60} cannot be scaled by {value!r}; it is not a number")
     return int(before * factor) if isinstance(before, int) else before * factor
 
 

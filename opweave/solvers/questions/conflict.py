@@ -66,7 +66,7 @@ class Repair(Spec):
     amount
         How much more; None for a change without an amount.
     at_least
-        Amounts below this are proved not to be enough. If it equals ``amount``, the repair is the least possible.
+        Amounts below this are proved not to be enough. If it equals ``amount``, the repair is the smallest possible.
     plan
         A solution of the changed problem that the referee accepts.
     """
@@ -136,7 +136,7 @@ class Conflict(Shown, Spec):
         return f"{self.status}: {', '.join(item.name for item in self.items) or self.reason}"
 
     def explain(self) -> str:
-        """Say in a few sentences what cannot hold together, how that is known, and what would repair it."""
+        """Say in a few sentences what cannot hold together, the proof, and which changes would help."""
         return "\n".join(self._told()) if self.status == "conflict" else self.reason
 
     def _told(self) -> Iterator[str]:
@@ -155,9 +155,9 @@ class Conflict(Shown, Spec):
             yield "Each of them is needed: without it, the others have a plan."
         words = [repair.words + ("" if repair.least else " (perhaps less)") for repair in self.repairs[:SHOWN_REPAIRS]]
         if words:
-            yield f"What would repair it: {', or '.join(words)}."
+            yield f"Changes that would help: {', or '.join(words)}."
         else:
-            yield "No single change was found that would repair it; there may be other conflicts beside this one."
+            yield "No single change was found that would help; there may be further conflicts."
 
 
 @checked_call
@@ -169,27 +169,25 @@ def conflict(
     seed: int = 0,
     progress: Observer | bool | None = None,
 ) -> Conflict:
-    """Find out why a problem has no solution, and what would repair it.
+    """Compute an irreducible infeasible set (IIS) of requirements, and the smallest changes that would help.
 
-    The requirements that are looked at are the side constraints, the memory of the devices, the limits and settings
-    that only restrict solutions (such as ``limit_bytes``, ``max_stages`` or ``cuts``), and what the data lacks: times,
-    links and batch sizes. Those that do not matter are left out, until each of the rest is needed. Every step is
-    proved: that requirements cannot hold together by bounds and exact solvers, that they can by a plan that the referee
-    accepts.
+    The requirements are the side constraints, the memory of the devices, and fields that only restrict plans (such as
+    ``limit_bytes``, ``max_stages`` or ``cuts``). Requirements are dropped until each of the rest is needed for the
+    infeasibility. Infeasibility is proved by bounds and exact solvers, feasibility by a plan that the referee accepts.
 
     Parameters
     ----------
     problem
         Any problem.
     time_limit
-        Seconds for everything; None for at most 10 seconds for each question on the way, and 30 for the repairs of
-        each requirement.
+        Seconds for everything; None for at most 10 seconds for each step, and 30 for the repairs of each
+        requirement.
     solver
-        The solver that is asked whether there is a plan; with "auto", times are left aside first.
+        The solver that decides whether there is a plan; with "auto", times are ignored at first.
     seed
         Seed of everything random.
     progress
-        Called with a ``Progress`` whose ``stage`` says what is asked; True shows it on the terminal.
+        Called with a ``Progress`` whose ``stage`` names the step; True shows it on the terminal.
 
     Returns
     -------

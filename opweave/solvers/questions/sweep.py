@@ -70,10 +70,9 @@ def sweep(
 ) -> Sweep:
     """Solve a problem at every point of a grid over its fields.
 
-    Points learn from each other. Where one point asks less than another (more memory, faster links, a higher limit,
-    more stages allowed), its lower bound holds for the other one, and a plan of the other one is a plan of its own. So
-    with more of these, neither the objectives nor the bounds ever rise, and no curve crosses a bound. Nothing is
-    assumed about any other field, a batch for example.
+    If one point is a relaxation of another (more memory, faster links, a higher limit, more stages allowed), its lower
+    bound also holds for the other one, and a plan of the other one is also one of its own. Both are reused, so along
+    such an axis neither objectives nor bounds ever rise. Other fields, such as the batch, are independent.
 
     Parameters
     ----------
@@ -103,7 +102,8 @@ def sweep(
     Returns
     -------
     Sweep
-        A row for each point. A point that makes no sense, such as memory of less than 0 bytes, has a row that says why.
+        A row for each point. A point that is not a valid problem, such as memory of less than 0 bytes, has a row that
+        says why.
 
     Raises
     ------

@@ -60,13 +60,13 @@ def test_out_and_in_again(tmp_path: Path) -> None:
         ("id,lower,upper\n", "'size' is not among"),
         ("id,lower,upper,size,gaps\n", "the column 'gaps' has no meaning here"),
         ("id,lower,upper,size\na,0,1,2,3\n", "line 2: it has not as many cells"),
-        ("id,lower,upper,size\na,0,1,2.5\n", "line 2: size is '2.5', which is no whole number"),
+        ("id,lower,upper,size\na,0,1,2.5\n", "line 2: size is '2.5', which is not a whole number"),
         ("id,lower,upper,size\na,0,1,-2\n", "bytes should be greater than or equal to 0"),
         ("id,lower,upper,size\na,3,1,2\n", "'a' ends at 1 before it begins at 3"),
         ("id,lower,upper,size\na,0,1,2\na,0,1,2\n", "two storages have the name 'a'"),
         ("id,lower,upper,size,alignment\na,0,1,2,3\n", "an alignment is a power of two, not 3"),
         ("id,lower,upper,size\n,0,1,2\n", "line 2: id should not be empty"),
-        ("id,lower,upper,size\na,0,99999999999999999999,2\n", "which is no whole number"),
+        ("id,lower,upper,size\na,0,99999999999999999999,2\n", "which is not a whole number"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:

@@ -238,7 +238,7 @@ def test_an_unknown_architecture_is_planned_by_its_tensors(tmp_path: Path) -> No
 
 def test_a_context_beyond_the_models_is_refused(tmp_path: Path) -> None:
     write_gguf(tmp_path / "m.gguf", llama_keys(2), llama_rows(2))
-    for context, words in ((8193, "8,193 tokens is asked for, but the model was trained for at most"), (0, "context")):
+    for context, words in ((8193, "8,193 tokens is requested, but the model was trained for at most"), (0, "context")):
         with pytest.raises(ow.InvalidInputError, match=words):
             ow.load(tmp_path / "m.gguf", context=context)
 

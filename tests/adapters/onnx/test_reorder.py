@@ -106,7 +106,7 @@ def test_external_weights_go_along(tmp_path: Path) -> None:
     path = ow.reorder_onnx(tmp_path / "a.onnx", ow.Ordering(order=order), tmp_path / "elsewhere" / "b.onnx")
     profiled_run(path, onnx_session_options(), random_feeds(model, 0))
     (tmp_path / "a.data").unlink()
-    with pytest.raises(InvalidInputError, match="put the data file beside the model"):
+    with pytest.raises(InvalidInputError, match="put the data file next to the model"):
         ow.reorder_onnx(tmp_path / "a.onnx", ow.Ordering(order=order), tmp_path / "b.onnx")
 
 
@@ -231,7 +231,7 @@ def test_what_is_too_large_for_one_file_goes_beside_it(path: Path, monkeypatch: 
     whole = save_model(again, again.proto, path.with_name("one.onnx"))
     assert onnx.load(whole) == heavy_model()
     out.with_name("out.onnx.data").unlink()
-    with pytest.raises(InvalidInputError, match="put the data file beside the model"):
+    with pytest.raises(InvalidInputError, match="put the data file next to the model"):
         save_model(again, again.proto, whole)
 
 

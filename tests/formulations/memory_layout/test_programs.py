@@ -70,7 +70,7 @@ def test_what_fits_nowhere_says_so() -> None:
     result = ow.solve(problem, solver="highs")
     assert (result.status, result.reason) == (
         ow.Status.INFEASIBLE,
-        "storage 'a' of 4 bytes fits into no pool that it may stand in",
+        "storage 'a' of 4 bytes fits into none of its pools",
     )
 
 

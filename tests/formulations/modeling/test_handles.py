@@ -51,7 +51,7 @@ def test_a_missing_handle_says_where_there_is_one() -> None:
     model = build_model(PROBLEMS["pipeline"])
     with pytest.raises(
         ow.UnsupportedFeatureError,
-        match=r"no handle 'start' \(it has 'on', 'stage', 'uses', 'stages'\); no formulation",
+        match=r"no model variable 'start' \(it has 'on', 'stage', 'uses', 'stages'\); no formulation",
     ):
         model.start("a")
     with pytest.raises(ow.OpweaveError, match="'share'"):

@@ -81,7 +81,7 @@ def test_windows_bound_what_is_held_and_read() -> None:
 def test_caches_need_rows_of_whole_blocks() -> None:
     with pytest.raises(ow.InvalidInputError, match="rows of 8 numbers cannot be stored as q8_0, whose blocks have 32"):
         parts(model(), Workload(keys="q8_0"))
-    with pytest.raises(ow.InvalidInputError, match="'q9_0' is no type of numbers that opweave knows"):
+    with pytest.raises(ow.InvalidInputError, match="'q9_0' is not a number type that opweave knows"):
         parts(model(), Workload(values="q9_0"))
 
 

@@ -161,7 +161,7 @@ def test_refusals(options: dict[str, object], words: str) -> None:
         ow.solve(PROBLEMS["placement"], solver="pymoo", options=options)
 
 
-@pytest.mark.parametrize(("name", "words"), [("beauty", "'beauty' is no objective"), ("bottleneck", "no meaning")])
+@pytest.mark.parametrize(("name", "words"), [("beauty", "'beauty' is not an objective"), ("bottleneck", "no meaning")])
 def test_objectives_without_a_meaning_are_refused(name: str, words: str) -> None:
     with pytest.raises(ow.InvalidInputError, match=words):
         rows = ow.pymoo_problem(PROBLEMS["placement"], (name,))

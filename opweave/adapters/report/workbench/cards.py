@@ -97,7 +97,7 @@ def _over_time(view: AnyView) -> Iterator[tuple[str, str, str]]:
     marks = [] if least_bytes(view) is None else [Key("dashed", f"lower bound: {floor}")]
     if timeline.lifetimes.offset is not None:
         keys = [Key("line", "reserved", "var(--device-1)"), Key("dotted", "live peak"), *marks]
-        about = "Where each storage stands while it lives."
+        about = "The address range of every storage during its lifetime."
         yield "addresses", "Addresses", _card("addresses", "Addresses", about, legend=keys, keys=KEYS["addresses"])
     if memories(timeline):
         before, step = view.before(), "step" if timeline.unit == "steps" else "moment"
