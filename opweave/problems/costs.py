@@ -136,7 +136,9 @@ class Costs(ShownInNotebooks, Spec):
             yield "batches", Bare(brief(self.batches))
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Mapping[str, float | str | Mapping[int, Entry | str] | None]]) -> Costs:
+    def from_table(
+        cls, table: Mapping[str, Mapping[str, float | str | Mapping[int, float | str | None] | None]]
+    ) -> Costs:
         """Costs from nested mappings: operator -> device -> seconds, or operator -> device -> batch size -> seconds.
 
         A plain number or text (``"3 ms"``) is the time for batch size 1. Entries that are None or missing are unknown.
@@ -151,7 +153,7 @@ class Costs(ShownInNotebooks, Spec):
         >>> Costs.from_table({"conv1": {"a": 0.0013, "b": 0.0021}}).seconds("conv1", "b")
         0.0021
         """
-        times: dict[str, dict[str, Mapping[int, Entry | str]]] = {}
+        times: dict[str, dict[str, Mapping[int, float | str | None]]] = {}
         for operator, row in table.items():
             if not isinstance(row, Mapping):
                 raise InvalidInputError(f"operator {operator!r} needs a mapping of devices to seconds, not {row!r}")
