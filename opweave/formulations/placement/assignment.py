@@ -33,15 +33,11 @@ class AssignmentModel(PlacementModel):
     @classmethod
     def words(cls) -> tuple[str, ...]:
         """The handles without those of times."""
-        return tuple(word for word in super().words() if word not in ("start", "end"))
+        return ("on", "uses", "held")
 
-    def start(self, op: str) -> Linear:
+    def at(self, v: int) -> Linear:
         """Refuse: there are no times."""
         raise missing_handle("start", self.words(), self.problem)
-
-    def end(self, op: str) -> Linear:
-        """Refuse: there are no times."""
-        raise missing_handle("end", self.words(), self.problem)
 
     @classmethod
     def of(cls, problem: Placement, instance: PlacementInstance) -> AssignmentModel:
@@ -70,6 +66,8 @@ class Assignment(ClusterFormulation[Placement, Schedule]):
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Separate, MaxDevices)
     reading: ClassVar[str | None] = MEMORY
     requires: ClassVar[str] = MEMORY
+
+    _unit = 0.0  # bounds are rounded up to what a device can hold
 
     def build(self, problem: Placement) -> AssignmentModel:
         """Write the model."""
@@ -103,10 +101,6 @@ class Assignment(ClusterFormulation[Placement, Schedule]):
     def objective_bound(self, problem: Placement, value: float) -> int:
         """Convert units to bytes, rounded so that a lower bound stays one."""
         return max(0, _scale(lower(problem)).bound(value))
-
-    def resolution(self) -> float:
-        """None: bounds are rounded up to what a device can hold."""
-        return 0.0
 
 
 def _scale(instance: PlacementInstance) -> Scale:
