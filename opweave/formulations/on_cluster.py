@@ -115,6 +115,8 @@ def on_cluster(problem: problems.ClusterProblem) -> dict[str, Any]:
 def tied(graph: OpGraph, constraints: Sequence[Constraint]) -> IntArray:
     """Number of the group into which Colocate ties each operator; an operator may be alone. Shape (operators,)."""
     together = [each.ops for each in constraints if means(each, Colocate)]
+    if not together:
+        return np.arange(len(graph.operators), dtype=np.int64)
     group = np.zeros(len(graph.operators), dtype=np.int64)
     for number, members in enumerate(united(graph.operator_index, together)):
         group[members] = number

@@ -15,7 +15,7 @@ import numpy as np
 
 from opweave.formulations.formulation import ClusterFormulation, register_formulation
 from opweave.formulations.memory_ordering.ordering_ilp import Scale
-from opweave.formulations.modeling.linear import Linear, missing_handle
+from opweave.formulations.modeling.linear import Linear, Row, missing_handle
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance, lower, lower_unless_short
 from opweave.formulations.placement.model import PlacementModel
@@ -87,6 +87,12 @@ class Assignment(ClusterFormulation[Placement, Schedule]):
         messages = messages_of(instance, transfers)
         ready = (np.zeros(instance.operators), np.zeros(len(messages)))
         return retimed(transfers, instance, messages, model.device(values), *ready)
+
+    def separate(self, model: AssignmentModel, values: FloatArray) -> list[Row]:
+        """Operators that exceed a device's memory by less than engines can resolve do not all run there."""
+        found = model.instance.overfull(model.device(values))
+        together = [{int(model.place[v, k]) for v in members} for k, members in found]
+        return [Linear.over(columns) <= len(columns) - 1 for columns in together]
 
     def start(self, model: AssignmentModel, solution: Schedule) -> FloatArray:
         """The columns of the solution's devices, and the most bytes."""
