@@ -18,9 +18,9 @@ from opweave.problems.spec import (
     Amount,
     Count,
     FrozenDict,
-    Grid,
     Many,
     Name,
+    SecondsGrid,
     SecondsOrNone,
     Share,
     Spec,
@@ -92,7 +92,7 @@ class Costs(ShownInNotebooks, Spec):
     operators: Many[Name]
     devices: Many[Name]
     batches: Annotated[Many[Count], Field(min_length=1)] = preset((1,))
-    table: Grid[SecondsOrNone]
+    table: SecondsGrid
     notes: Table[str, str] = preset(FrozenDict())
 
     @field_validator("table", mode="wrap")

@@ -161,6 +161,7 @@ if TYPE_CHECKING:  # A field takes what people write, and keeps what the library
     SecondsOrNone = Takes[float | str | None, float | None]
     RatesOrNone = Takes[Iterable[float | str] | None, tuple[float, ...] | None]
     RateGridOrNone = Takes[Iterable[Iterable[float | str]] | None, tuple[tuple[float, ...], ...] | None]
+    SecondsGrid = Takes[Iterable[Iterable[float | str | None]], tuple[tuple[float | None, ...], ...]]
     SecondsByName = Takes[Mapping[str, float | str], FrozenDict[str, float]]
 else:
     Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
@@ -189,6 +190,7 @@ else:
     Seconds = Annotated[float, _read_by(read_time), Field(ge=0.0, le=1e15)]
     """A duration, 0 or more: a number of seconds, or a text such as ``"3 ms"`` or ``"10 us"``."""
     SecondsOrNone = Seconds | None
+    SecondsGrid = Many[Many[Seconds | None]]
     SecondsByName = FrozenDict[Name, Seconds]
 
 

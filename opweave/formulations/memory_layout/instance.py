@@ -19,7 +19,8 @@ from opweave.problems.arrays import (
     IntMatrix,
     distinct,
 )
-from opweave.problems.memory_layout.spec import Layout, MemoryLayout, united
+from opweave.problems.graph_arrays import united
+from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.spec import FrozenDict
 
 

@@ -138,9 +138,7 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
     size = arrays.tensor_bytes[owner].copy()
     producer = arrays.producer[owner]
     kept = np.zeros(len(owner), dtype=bool)
-    outputs = (
-        storage_of[[graph.tensor_index[name] for name in graph.outputs]] if graph.outputs else np.zeros(0, np.int64)
-    )
+    outputs = storage_of[np.asarray([graph.tensor_index[name] for name in graph.outputs], dtype=np.int64)]
     kept[outputs] = True
     if problem.inputs == "kept":
         kept[producer < 0] = True

@@ -363,10 +363,7 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering]):
 
     def why_infeasible(self, problem: MemoryOrdering) -> str:
         """Name the limit or the side constraints."""
-        limit, rows = (
-            problem.limit_bytes,
-            "side constraint or an added row" if self.context.extended else "side constraint",
-        )
+        limit, rows = problem.limit_bytes, "side constraint" + " or an added row" * self.context.extended
         limited = [] if limit is None else [f"needs more than the limit of {limit:,} bytes"]
         broken = [f"breaks some {rows}"] if problem.constraints or self.context.extended or not limited else []
         return f"every order {' or '.join([*limited, *broken])}"

@@ -15,7 +15,7 @@ import numpy as np
 
 from opweave.formulations.formulation import ClusterFormulation, register_formulation
 from opweave.formulations.memory_ordering.ordering_ilp import Scale
-from opweave.formulations.modeling.linear import Linear, missing_handle
+from opweave.formulations.modeling.linear import Linear, Row, missing_handle
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance, lower, lower_unless_short
 from opweave.formulations.placement.model import PlacementModel
@@ -33,15 +33,11 @@ class AssignmentModel(PlacementModel):
     @classmethod
     def words(cls) -> tuple[str, ...]:
         """The handles without those of times."""
-        return tuple(word for word in super().words() if word not in ("start", "end"))
+        return ("on", "uses", "held")
 
-    def start(self, op: str) -> Linear:
+    def at(self, v: int) -> Linear:
         """Refuse: there are no times."""
         raise missing_handle("start", self.words(), self.problem)
-
-    def end(self, op: str) -> Linear:
-        """Refuse: there are no times."""
-        raise missing_handle("end", self.words(), self.problem)
 
     @classmethod
     def of(cls, problem: Placement, instance: PlacementInstance) -> AssignmentModel:
@@ -71,6 +67,8 @@ class Assignment(ClusterFormulation[Placement, Schedule]):
     reading: ClassVar[str | None] = MEMORY
     requires: ClassVar[str] = MEMORY
 
+    _unit = 0.0  # bounds are rounded up to what a device can hold
+
     def build(self, problem: Placement) -> AssignmentModel:
         """Write the model."""
         instance = lower_unless_short(problem)
@@ -90,6 +88,12 @@ class Assignment(ClusterFormulation[Placement, Schedule]):
         ready = (np.zeros(instance.operators), np.zeros(len(messages)))
         return retimed(transfers, instance, messages, model.device(values), *ready)
 
+    def separate(self, model: AssignmentModel, values: FloatArray) -> list[Row]:
+        """Operators that exceed a device's memory by less than engines can resolve do not all run there."""
+        found = model.instance.overfull(model.device(values))
+        together = [{int(model.place[v, k]) for v in members} for k, members in found]
+        return [Linear.over(columns) <= len(columns) - 1 for columns in together]
+
     def start(self, model: AssignmentModel, solution: Schedule) -> FloatArray:
         """The columns of the solution's devices, and the most bytes."""
         instance, values = model.instance, np.zeros(len(model))
@@ -103,10 +107,6 @@ class Assignment(ClusterFormulation[Placement, Schedule]):
     def objective_bound(self, problem: Placement, value: float) -> int:
         """Convert units to bytes, rounded so that a lower bound stays one."""
         return max(0, _scale(lower(problem)).bound(value))
-
-    def resolution(self) -> float:
-        """None: bounds are rounded up to what a device can hold."""
-        return 0.0
 
 
 def _scale(instance: PlacementInstance) -> Scale:

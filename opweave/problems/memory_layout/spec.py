@@ -6,12 +6,12 @@ Machine Learning" (ASPLOS 2023).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from opweave.problems.arrays import FloatArray
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
+from opweave.problems.graph_arrays import united
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
 from opweave.problems.memory_layout.referee import LayoutColumns, LayoutDetails, PlayedLayout, PoolUse, unusable
 from opweave.problems.problem import Problem
@@ -255,29 +256,19 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         Parameters
         ----------
         problem, solution
-            A memory ordering, a placement or a batched mapping, and a plan of it that can be carried out, or the result
-            that has the plan.
+            A memory ordering, a placement or a batched mapping, and a plan that can be carried out, or its result.
         device
             The device whose memory is laid out; an ordering has only one memory, and needs no name for it.
         pools
             The pools; None for one arena that may grow, or of a device's memory.
 
-        Raises
-        ------
-        InvalidInputError
-            If the plan has no such device, cannot be carried out, or belongs to a problem without storages.
-
         Examples
         --------
         >>> from opweave.problems.graph import Operator, Tensor
         >>> from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-        >>> graph = OpGraph(
-        ...     tensors=[Tensor(id="x", bytes=4), Tensor(id="y", bytes=8)],
-        ...     operators=[Operator(id="grow", inputs=["x"], outputs=["y"])],
-        ... )
-        >>> layout = MemoryLayout.of(MemoryOrdering(graph), Ordering(order=["grow"]))
-        >>> [(each.id, each.begin, each.end, each.bytes) for each in layout.lifetimes]
-        [('x', -1.0, 1.0, 4), ('y', 0.0, 1.0, 8)]
+        >>> graph = OpGraph(tensors=[Tensor(id="y", bytes=8)], operators=[Operator(id="make", outputs=["y"])])
+        >>> MemoryLayout.of(MemoryOrdering(graph), Ordering(order=["make"])).lifetimes[0].bytes
+        8
         """
         from opweave.problems.layout_of import layout_of
 
@@ -312,10 +303,8 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         InvalidInputError, LimitExceededError
             One sentence says what is wrong, where, and what to do.
         """
-        read = find_view(cls.__name__, "from_csv")
-        assert read is not None
-        found: MemoryLayout = read(path, capacity=capacity, alignment=alignment, pools=pools, limits=limits)
-        return found
+        read: Any = find_view(cls.__name__, "from_csv")
+        return cast("MemoryLayout", read(path, capacity=capacity, alignment=alignment, pools=pools, limits=limits))
 
     @model_validator(mode="after")
     def _check(self) -> MemoryLayout:
@@ -420,22 +409,3 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         yield None, Bare(f"{counted(len(self.lifetimes), 'storage')} in {counted(len(self.pools), 'pool')}")
         if self.objective != "arena":
             yield "objective", self.objective
-
-
-def united(index: Mapping[str, int], groups: Collection[Iterable[str]]) -> list[list[int]]:
-    """Join groups that share a member; everything in no group is alone. In the order of the first members.
-
-    Examples
-    --------
-    >>> united({"a": 0, "b": 1, "c": 2, "d": 3}, [["d", "b"], ["b", "a"]])
-    [[0, 1, 3], [2]]
-    """
-    if not groups:
-        return [[row] for row in index.values()]
-    import networkx as nx  # takes a tenth of a second, and most layouts have no groups
-
-    ties = nx.Graph()
-    ties.add_nodes_from(index.values())
-    for group in groups:
-        nx.add_path(ties, [index[name] for name in group])
-    return sorted(map(sorted, nx.connected_components(ties)))

@@ -93,8 +93,7 @@ def test_whole_rows_let_every_solution_through(factors, side, data):
     """Columns 0 and 1 count ticks of 0.001 s, rounded down from real seconds; column 2 is 0 or 1."""
     tick = 0.001
     model = IntervalModel()
-    for most in (10_000, 10_000, 1):
-        model.whole(0, most)
+    model.wholes("n", range(3), 0, [10_000, 10_000, 1])
     model.minimise(Linear.of(0))
     model.tick, model.timed = tick, {0, 1}
     seconds = [data.draw(st.floats(0, 10)) for _ in range(2)]
