@@ -86,10 +86,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a function as a solver": (lambda _: ow.solve(ORDER, solver=lambda p, r: None), "@ow.solver_for"),
     "an operator misspelt": (lambda _: placed(constraints=[ow.Pin("lefft", "gpu 0")]), "did you mean 'left'?"),
     "a device misspelt": (lambda _: placed(constraints=[ow.Pin("left", "gpu O")]), "the cluster has 'gpu 0', 'gpu 1'"),
-    "no list": (
-        lambda _: placed(constraints=ow.Pin("left", "gpu 0")),
-        "a list is needed here; write [Pin",
-    ),
+    "no list": (lambda _: placed(constraints=ow.Pin("left", "gpu 0")), "a list is needed here; write [Pin"),
     "a class": (lambda _: placed(constraints=[ow.Pin]), "Pin is a class; write an instance of it: Pin(...)"),
     "bits": (lambda _: ow.Device(name="x", memory_bytes="8 Gb"), "write '1 GB' for the bits, or '8 GB' for the bytes"),
     "no unit": (lambda _: ow.Device(name="x", memory_bytes="8 gigs"), "write 8_000_000_000, '8 GB' or '8 GiB'"),
@@ -107,10 +104,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a rule that heft lacks": (lambda _: ow.solve(placed(constraints=[NotHere()]), solver="heft"), "these can: auto"),
     "an unknown target": (lambda _: ow.express(NotHere, "modle"), "did you mean 'model'?"),
     "a rule's name": (lambda _: ow.express("Pin", "model"), "a class derived from Constraint"),
-    "another problem's": (
-        lambda _: with_row(lambda m: m.stage("left")),
-        "no formulation of Placement has it",
-    ),
+    "another problem's": (lambda _: with_row(lambda m: m.stage("left")), "no formulation of Placement has it"),
     "two comparisons": (lambda _: with_row(lambda m: 1 <= m.on("left", "gpu 0") <= 1), "as two rows"),
     "a problem's name": (lambda _: ow.solver_for("placement"), "such as ow.Placement, and not 'placement'"),
     "solvers of a graph": (lambda _: ow.list_solvers(ow.OpGraph), "there are: "),

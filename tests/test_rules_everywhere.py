@@ -188,8 +188,7 @@ def test_three_ways_of_writing_a_rule_mean_the_same(kind: str, solver: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["placement", "pipeline"])
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("most", range(3))
+@pytest.mark.parametrize(("device", "most"), [("d", 0), ("e", 0), ("d", 2)])
 def test_violations_alone_agree_with_brute_force(kind: str, device: str, most: int) -> None:
     rule = Few(device=device, most=most)
     for solver in ("auto", "highs"):
@@ -215,7 +214,7 @@ def test_the_plan_that_an_engine_alone_knows_counts_only_if_it_obeys_the_rows() 
         model.add(model.objective <= 1.5 * free.objective)
         late(model, problem)
 
-    assert ow.solve(problem, extend=no_longer).status is ow.Status.INFEASIBLE
+    assert ow.solve(problem, solver="highs", extend=no_longer).status is ow.Status.INFEASIBLE
 
 
 def test_rules_about_times_are_never_proved_by_violations_alone() -> None:

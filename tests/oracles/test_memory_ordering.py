@@ -21,7 +21,7 @@ def test_by_hand():
     assert best_ordering(problem) == best_ordering_by_states(problem) == expected
 
 
-@settings(max_examples=75)
+@settings(max_examples=40)
 @given(problem=memory_orderings(max_operators=5))
 def test_the_oracles_agree(problem):
     plain, _ = best_ordering(problem)
@@ -40,7 +40,7 @@ def test_contradictory_constraints_leave_nothing(problem):
         assert best_ordering(problem) == best_ordering_by_states(problem) == (None, None)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(problem=memory_orderings(limits=False))
 def test_consistent_constraints_leave_something(problem):
     assert best_ordering_by_states(problem)[0] is not None

@@ -23,7 +23,7 @@ CLUSTER = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=80) for name in 
 CHILDREN = ENGINES_IN_CHILD_PROCESSES - {"cp-sat"}
 """Engines that solve the programs of HiGHS: left to the engines' own tests."""
 
-LIMIT = 0.15
+LIMIT = 0.05
 ROWS = [row for row in constraint_table() if row.available and row.problem in PROBLEMS]
 
 

@@ -36,16 +36,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[Run], 
     monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
 
     def add(act: Callable[[Run], Outcome]) -> str:
-        register(
-            Solver(
-                name="fake",
-                problem="memory_ordering",
-                kind="algorithm",
-                run=lambda _problem, run: act(run),
-                about="a fake",
-                features=frozenset({Feature.GAP, Feature.CALLBACK, Feature.START}),
-            )
-        )
+        able = frozenset({Feature.GAP, Feature.CALLBACK, Feature.START})
+        register(Solver("fake", "memory_ordering", "algorithm", lambda _, run: act(run), "a fake", features=able))
         return "fake"
 
     return add
@@ -53,35 +45,22 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[Run], 
 
 OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN = ow.Status
 DONE, FAILED = Termination.COMPLETED, Termination.ENGINE_ERROR
+REFUTED = Outcome(infeasible=True, reason="because")
 
 
 @pytest.mark.parametrize(
     ("found", "bound", "outcome", "ended", "objective", "source", "words"),
     [
-        pytest.param([(GOOD, 12)], 12, Outcome(), (OPTIMAL, DONE), 12, "act", "", id="honest"),
-        pytest.param([(GOOD, 11)], 11, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "claimed 11", id="too low"),
-        pytest.param(
-            [(GOOD, 12), (WRONG, 3)], 3, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "not valid", id="invalid"
-        ),
-        pytest.param([(WRONG, 3)], None, Outcome(), (UNKNOWN, DONE), None, "trivial", "precedence", id="no plan"),
-        pytest.param([(GOOD, 12)], 13, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "above a verified", id="bound"),
-        pytest.param(
-            [(GOOD, 12)],
-            None,
-            Outcome(infeasible=True, reason="because"),
-            (FEASIBLE, FAILED),
-            12,
-            "trivial",
-            "although a verified",
-            id="infeasible",
-        ),
-        pytest.param(
-            [], 3, Outcome(infeasible=True, reason="because"), (INFEASIBLE, DONE), None, None, "because", id="refuted"
-        ),
-        pytest.param(
-            [(GOOD, 12)], 3, Outcome(Termination.GAP_REACHED), (FEASIBLE, DONE), 12, "trivial", "", id="no gap"
-        ),
+        ([(GOOD, 12)], 12, Outcome(), (OPTIMAL, DONE), 12, "act", ""),
+        ([(GOOD, 11)], 11, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "claimed 11"),
+        ([(GOOD, 12), (WRONG, 3)], 3, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "not valid"),
+        ([(WRONG, 3)], None, Outcome(), (UNKNOWN, DONE), None, "trivial", "precedence"),
+        ([(GOOD, 12)], 13, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "above a verified"),
+        ([(GOOD, 12)], None, REFUTED, (FEASIBLE, FAILED), 12, "trivial", "although a verified"),
+        ([], 3, REFUTED, (INFEASIBLE, DONE), None, None, "because"),
+        ([(GOOD, 12)], 3, Outcome(Termination.GAP_REACHED), (FEASIBLE, DONE), 12, "trivial", ""),
     ],
+    ids=["honest", "too low", "invalid", "no plan", "bound", "infeasible", "refuted", "no gap"],
 )
 def test_solvers_are_believed_as_far_as_the_referee_confirms(
     problem, fake, found, bound, outcome, ended, objective, source, words
@@ -223,13 +202,13 @@ def test_options_take_whole_numbers_for_numbers_and_say_what_they_take() -> None
     assert run.option("number", 2.5) == 1.0
     assert isinstance(run.option("number", 2.5), float)
     assert run.option("number", 2) == 1
-    refused = {
-        "a number": ("none", 2.5),
-        "a whole number": ("none", 2),
-        "a string": ("text", "a"),
-        "true or": ("truth", True),
-    }
-    for words, (name, default) in refused.items():
+    refused = [
+        ("none", 2.5, "a number"),
+        ("none", 2, "a whole number"),
+        ("text", "a", "a string"),
+        ("truth", True, "true or"),
+    ]
+    for name, default, words in refused:
         with pytest.raises(ow.InvalidInputError, match=f"it must be {words}"):
             run.option(name, default)
 

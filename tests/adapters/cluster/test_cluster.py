@@ -59,9 +59,7 @@ def pipeline_of(model: Path, scale: float = 1.0, **fields: object) -> ow.Pipelin
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{}, {"objective": "latency"}, {"channel": "shared"}, {"load": "sum"}, {"inputs": "everywhere"}],
-    ids=str,
+    "fields", [{}, {"objective": "latency"}, {"channel": "shared"}, {"load": "sum"}, {"inputs": "everywhere"}], ids=str
 )
 def test_an_emulated_pipeline_is_as_fast_as_predicted(client: Client, model: Path, fields: dict[str, object]) -> None:
     problem = pipeline_of(model, **fields)

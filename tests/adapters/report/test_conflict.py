@@ -13,9 +13,7 @@ NAME = "<b>&\x1b[31m"
 
 def posed(*constraints: ow.Constraint, memory: int = 5) -> ow.Placement:
     graph = ow.OpGraph(
-        tensors=[],
-        parameters=[ow.Parameter(id="w", bytes=9)],
-        operators=[ow.Operator(id=NAME, parameters=["w"])],
+        tensors=[], parameters=[ow.Parameter(id="w", bytes=9)], operators=[ow.Operator(id=NAME, parameters=["w"])]
     )
     cluster = ow.Cluster(devices=[ow.Device(name="a", memory_bytes=memory), ow.Device(name="b")], shared=1.0)
     costs = ow.Costs.from_table({NAME: {"a": 1.0, "b": 1.0}})

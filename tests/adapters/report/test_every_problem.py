@@ -33,7 +33,7 @@ def test_every_problem_is_shown(kind: str, tmp_path: Path) -> None:
     assert view.explain() == result.explain() == ow.explain(problem, result)
     assert WORDS.get(kind, "") in view.explain()
     assert dict(summary_rows(view))["status"] == "optimal (completed)"
-    for figure in (view.figure(), ow.progress_figure(result), result.plot()):
+    for figure in (ow.progress_figure(result), result.plot()):
         assert png(figure).startswith(b"\x89PNG")
     files = {path.name for path in write_report(view, tmp_path)}
     plan = {

@@ -181,13 +181,13 @@ def test_operators_that_constraints_name_stay_alone(constraint: Constraint) -> N
 
 
 @given(net_problems())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_networks_keep_their_optimum(problem: MemoryOrdering) -> None:
     check_exact(problem)
 
 
 @given(memory_orderings(max_operators=7))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_odd_graphs_limits_and_precedences_keep_their_optimum(problem: MemoryOrdering) -> None:
     check_exact(problem)
 

@@ -31,7 +31,7 @@ def solve_all(models: list[IntervalModel]) -> list:
     return run_in_child("cp-sat", "tests.formulations.placement.batch:solve_all", works, ChildLimits(120.0))
 
 
-@settings(max_examples=5, phases=[Phase.generate])
+@settings(max_examples=2, phases=[Phase.generate])
 @given(problems=st.lists(placements(4, 3, precedes=True), min_size=BATCH, max_size=BATCH))
 def test_agrees_with_brute_force(problems):
     written, optima = [], []
@@ -60,7 +60,7 @@ def test_agrees_with_brute_force(problems):
 
 
 def test_bounds_hold_where_durations_have_no_common_measure():
-    problems = [small_problem(seed, most_operators=5, scale=math.pi) for seed in range(30)]
+    problems = [small_problem(seed, most_operators=5, scale=math.pi) for seed in range(15)]
     formulations = [Intervals() for _ in problems]
     answers = solve_all([written.build(problem) for written, problem in zip(formulations, problems, strict=True)])
     for problem, formulation, answer in zip(problems, formulations, answers, strict=True):
@@ -69,7 +69,7 @@ def test_bounds_hold_where_durations_have_no_common_measure():
 
 
 @pytest.mark.parametrize("extended", [False, True])
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(planned=planned_placements(5, 3))
 def test_a_start_obeys_the_model_and_comes_back_no_longer(extended, planned):
     problem, schedule = planned

@@ -224,7 +224,7 @@ def test_nothing_to_run_takes_no_time(solver):
     assert (result.status, result.objective, result.bound) == (ow.Status.OPTIMAL, 0.0, 0.0)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(planned_batched_mappings())
 def test_valid_plans_are_accepted_and_renumbering_inputs_changes_nothing(planned):
     problem, plan = planned
@@ -237,7 +237,7 @@ def test_valid_plans_are_accepted_and_renumbering_inputs_changes_nothing(planned
     assert problem.evaluate(ow.BatchedSchedule(batches=turned)).objective == judged.objective
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(planned_batched_mappings(), st.data())
 def test_any_batch_much_earlier_breaks_a_rule(planned, data):
     """In a plan where everything is at its earliest, nothing that starts after 0 can start much sooner by itself."""

@@ -216,7 +216,7 @@ def test_bad_problems_are_refused(changes: dict[str, object], words: str) -> Non
 
 
 @pytest.mark.parametrize("planned", [planned_pipelines(), planned_replicated_pipelines()], ids=["plain", "replicas"])
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_the_referee_agrees_with_the_oracle(planned: st.SearchStrategy, data: st.DataObject) -> None:
     problem, plan = data.draw(planned)
@@ -229,7 +229,7 @@ def test_the_referee_agrees_with_the_oracle(planned: st.SearchStrategy, data: st
     assert list(causes_first(judged.timeline, 1e-9 * judged.timeline.end)) == []
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(problem=pipelines(plain=True))
 def test_cut_points_agree_with_the_oracle(problem: Pipeline) -> None:
     assert [point.position for point in problem.cut_points] == allowed_cuts(problem)

@@ -40,7 +40,7 @@ def all_bounds(problem: ow.BatchedMapping) -> dict[str, float]:
     }
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(batched_mappings(3, 2, 4, precedes=True))
 def test_no_bound_exceeds_the_optimum(problem):
     optimum = best_batched_mapping(problem)[0]

@@ -37,7 +37,7 @@ START = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
 
 
 @pytest.mark.parametrize("name", CHILDREN)
-@settings(max_examples=8, phases=[Phase.generate])
+@settings(max_examples=3, phases=[Phase.generate])
 @given(problem=memory_orderings(6))
 def test_agrees_with_brute_force(name, problem):
     assert agrees(ow.solve(problem, solver=name, options=PLAIN), best_ordering_by_states(problem)[0])
@@ -77,7 +77,7 @@ def test_a_crash_keeps_the_best_so_far(misled) -> None:
 @pytest.mark.parametrize(
     ("arguments", "termination"),
     [
-        ({"time_limit": 2.0}, ow.results.Termination.TIME_LIMIT),
+        ({"time_limit": 1.0}, ow.results.Termination.TIME_LIMIT),
         ({"callback": lambda now: now.stage.startswith("fake")}, ow.results.Termination.INTERRUPTED),
     ],
 )

@@ -9,11 +9,7 @@ from hypothesis import given, settings
 import opweave as ow
 from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.memory_layout.spec import Layout
-from opweave.solvers.memory_layout.annealing import (
-    Annealing,
-    moves_of,
-    solve_annealing,
-)
+from opweave.solvers.memory_layout.annealing import Annealing, moves_of, solve_annealing
 from opweave.solvers.memory_layout.baselines import FIRST_GAP, place
 from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.run import Run

@@ -72,7 +72,7 @@ def test_two_branches(objective: str, optimum: int, plain: bool) -> None:
     st.none() | st.integers(5, 40),
     st.booleans(),
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_every_reading_of_networks_and_odd_graphs(
     problem: MemoryOrdering, objective: str, limit: int | None, plain: bool
 ) -> None:

@@ -30,7 +30,7 @@ KERAS = Path(__file__).parents[3] / "benchmarks" / "graphs" / "keras"
 
 
 @pytest.mark.parametrize("goal", ["bottleneck", "transfers", "latency"])
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_the_optimum_is_proved(goal: str, data: st.DataObject) -> None:
     problem = data.draw(pipelines(7, 6, goal=goal))
@@ -44,7 +44,7 @@ def test_the_optimum_is_proved(goal: str, data: st.DataObject) -> None:
         assert math.isclose(result.objective, optimum, rel_tol=1e-9, abs_tol=1e-12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problem=replicated_pipelines())
 def test_replicas_agree_with_brute_force(problem: Pipeline) -> None:
     optimum = best_pipeline(problem)[0]
@@ -121,12 +121,7 @@ def test_bound_and_plan_meet_on_a_real_model() -> None:
     result = ow.solve(problem, time_limit=200)
     assert result.status is ow.Status.OPTIMAL
     assert len(result.solution.stages) >= stages_up_to(lower(problem).reach.max(axis=0)) >= 6
-    for rule, options in {
-        "kpath": {"classes": 8},
-        "greedy": {},
-        "random": {},
-        "by_memory": {},
-    }.items():
+    for rule, options in {"kpath": {"classes": 8}, "greedy": {}, "random": {}, "by_memory": {}}.items():
         other = ow.solve(problem, solver=rule, options=options).objective
         assert other is None or result.objective <= other
 
@@ -225,7 +220,7 @@ def test_nothing_to_run(solver: str) -> None:
     assert result.solution.stages == ()
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(problem=pipelines(5, 4))
 def test_labels_and_walks_settle_what_sets_do_not(problem: Pipeline) -> None:
     """Beyond a dozen devices there are too many sets of them."""

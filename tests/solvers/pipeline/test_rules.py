@@ -27,7 +27,7 @@ RULES = ("one_device", "random", "greedy", "by_memory", "kpath")
 
 
 @pytest.mark.parametrize("classes", CLASSES[-2:])
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(problem=pipelines())
 def test_any_number_of_classes_gives_a_valid_plan_or_none(classes: int, problem: Pipeline) -> None:
     result = ow.solve(problem, solver="kpath", options={"classes": classes})
@@ -47,7 +47,7 @@ def instance_or_none(problem: Pipeline) -> PipelineInstance | None:
         return None
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(problem=pipelines(plain=True))
 def test_the_cuts_have_the_smallest_sum(problem: Pipeline) -> None:
     instance = instance_or_none(problem)

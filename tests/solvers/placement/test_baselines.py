@@ -41,7 +41,7 @@ def test_insertion_uses_a_gap():
 
 
 @ALL
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problem=placements(max_operators=7, precedes=True))
 def test_every_plan_passes_the_referee(rule, problem):
     known = [c for c in problem.constraints if not isinstance(c, Separate | MaxDevices)]

@@ -22,7 +22,7 @@ def lowered(problem: Placement) -> tuple[PlacementInstance, PlacementArrays]:
 
 
 @pytest.mark.parametrize("light", [0.0, 0.25, 100.0])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(15))
 def test_a_plan_of_the_chains_is_a_plan_of_the_operators(seed: int, light: float) -> None:
     """It lasts as long at most, whether only chains are joined or trees as well."""
     problem = small_problem(seed, most_operators=7)

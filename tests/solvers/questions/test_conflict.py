@@ -69,7 +69,7 @@ def check_by_brute_force(subject: Subject, problem: Problem, found: Conflict) ->
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_conflicts_agree_with_brute_force(kind: str, data: st.DataObject) -> None:
     subject = SUBJECTS[kind]
@@ -144,12 +144,7 @@ PINS = ["Pin('o0', 'd0')", "Pin('o1', 'd0')"]
 APART = {"bandwidth": [[0, 0], [0, 0]]}
 EXAMPLES: dict[str, tuple[Problem, list[str], list[str]]] = {
     "what does not matter is left out": (
-        on(
-            chain(2, 6, 1),
-            9,
-            99,
-            constraints=[ow.MaxDevices(count=2), pin(1, 0), ow.Forbid(op="o0", device="d1")],
-        ),
+        on(chain(2, 6, 1), 9, 99, constraints=[ow.MaxDevices(count=2), pin(1, 0), ow.Forbid(op="o0", device="d1")]),
         ["Pin('o1', 'd0')", "Forbid('o0', 'd1')", "memory of 'd0' (9 bytes)"],
         ["1 byte more on 'd0'", "without Pin('o1', 'd0')", "without Forbid('o0', 'd1')"],
     ),

@@ -99,7 +99,7 @@ GENERATED = {
 
 
 @pytest.mark.parametrize("kind", GENERATED)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_brute_force_finds_no_worse_an_optimum_for_what_asks_less(kind, data):
     instances, optimum = GENERATED[kind]

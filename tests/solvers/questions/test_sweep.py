@@ -43,7 +43,7 @@ def test_every_point_is_right(kind):
 @pytest.mark.parametrize("solver", ["heft", "local"])
 def test_curves_cross_no_bound_even_where_nothing_is_proved(solver):
     found = ow.sweep(
-        PLACEMENT, {"memory": [8, 9, 12, 13, None], "bandwidth": ["0.1x", "0.5x", "1x"]}, solver=solver, time_limit=0.2
+        PLACEMENT, {"memory": [8, 12, 13, None], "bandwidth": ["0.1x", "1x"]}, solver=solver, time_limit=0.2
     )
     memory, bandwidth = found.axes["memory"], found.axes["bandwidth"]
     for k, size in enumerate(memory):

@@ -38,7 +38,7 @@ def test_two_layers_on_two_devices_are_bounded_exactly() -> None:
     assert bound(lower(chain()), 1_000) == pytest.approx(9.0)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(problem=slicings(3, 2, constraints=False), most=st.sampled_from([1, 6, 30, 1_000]))
 def test_the_bound_lies_below_the_optimum(problem: ow.Slicing, most: int) -> None:
     optimum, _ = best_slicing(problem)
@@ -46,7 +46,7 @@ def test_the_bound_lies_below_the_optimum(problem: ow.Slicing, most: int) -> Non
         assert bound(lower(problem), most) <= optimum * (1 + 1e-9) + 1e-12
 
 
-@settings(max_examples=75, suppress_health_check=list(HealthCheck))
+@settings(max_examples=35, suppress_health_check=list(HealthCheck))
 @given(case=planned_slicings(max_operators=6, constraints=False), most=st.sampled_from([1, 10, 1_000]))
 def test_no_plan_is_faster_than_its_own_cells(case: tuple[ow.Slicing, ow.Slices], most: int) -> None:
     problem, plan = case

@@ -58,7 +58,7 @@ def test_annealing_writes_the_plan_whose_latency_it_returns(problem: ow.Slicing,
         assert found <= starts[0].seconds * (1 + 1e-9) or not starts[0].legal
 
 
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(problem=slicings(4, 3), seed=st.integers(0, 99))
 def test_the_referee_agrees_with_the_paper_s_problem(problem: ow.Slicing, seed: int) -> None:
     try:

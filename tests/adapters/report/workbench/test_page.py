@@ -222,6 +222,23 @@ def test_before_and_after_side_by_side(opened: Open) -> None:
     assert browser.js("views.memory.front.name") == "given order"
 
 
+def test_the_theme_follows_the_system_and_the_switch(opened: Open) -> None:
+    browser, theme = opened(ordered(), theme="dark"), "document.documentElement.dataset.theme"
+    ground, press = "getComputedStyle(document.body).backgroundColor", "document.getElementById('theme').click()"
+    dark = browser.js(ground)
+    browser.js(press)
+    assert browser.js(theme) == "light"
+    assert browser.js(ground) != dark
+    browser("Page.reload")
+    browser.wait("document.body?.dataset.ready === 'yes'")
+    assert browser.js(theme) == "light"  # remembered
+    browser.js("void Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('refused') } })")
+    browser.js("setUpTheme()")
+    assert browser.js(theme) == "dark"  # nothing to remember with: that of the system
+    browser.js(press)  # two listeners now: there and back
+    assert browser.js(theme) == "dark"
+
+
 HOSTILE = [
     "</script><script>window.broken = 1</script>",
     "'\"<img src=x onerror=alert(1)>&amp;",
