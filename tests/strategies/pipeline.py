@@ -150,7 +150,7 @@ def planned_replicated_pipelines(draw: DrawFn) -> tuple[Pipeline, Stages]:
 
 @st.composite
 def planned_pipelines(draw: DrawFn, max_operators: int = 5, max_devices: int = 4) -> tuple[Pipeline, Stages]:
-    """A problem and one of its pipelines, any that obeys all rules."""
+    """A problem and one of its pipelines, any that meets all requirements."""
     readings = pipelines(max_operators, max_devices)
     problem = draw(readings.filter(lambda each: each.graph.operators and _some(each) is not None))
     plans = [plan for plan in all_pipelines(problem) if value_of(problem, plan) is not None][:40]
