@@ -265,7 +265,7 @@ def _pace(seconds: Sequence[float]) -> str:
 
 
 def _of_zoo(rows: Sequence[Row]) -> Iterator[str]:
-    """Reasons of refusals, then operators and gains of the models that load, unless they are single operators."""
+    """Reasons of refusals, then the models for which a better order saves much."""
     reasons: dict[str, list[str]] = {}
     for each in rows:
         if each.ok != "yes":
@@ -273,21 +273,16 @@ def _of_zoo(rows: Sequence[Row]) -> Iterator[str]:
             reasons.setdefault(text, []).append(each.model)
     for text, models in reasons.items():
         yield f"* {', '.join(models)}: {text.replace('*', chr(92) + '*').replace('<', '&lt;')}"
-    large = sorted((each for each in rows if each.ok == "yes" and each.operators > 1), key=lambda each: each.model)
-    if reasons and large:
+    gained = [(each.gain, each.model) for each in rows if each.gain is not None and each.gain >= WORTH_NAMING]
+    if reasons and gained:
         yield ""
-    if len(large) > len(rows) / 2:
-        saved = any(each.gain is not None for each in large)
-        yield (
-            f"Operators{', and what ordering saves where it is 0.1 % or more' if saved else ''}: "
-            + ", ".join(
-                f"{each.model} {each.operators:,}"
-                + (f" ({100 * each.gain:.1f} %)" if each.gain is not None and each.gain >= 0.001 else "")
-                for each in large
-            )
-            + "."
-        )
+    if gained:
+        named = ", ".join(f"{model} {100 * gain:.0f} %" for gain, model in sorted(gained, reverse=True))
+        yield f"Ordering saves {100 * WORTH_NAMING:.0f} % or more for {named}."
 
+
+WORTH_NAMING = 0.05
+"""Share that the best order saves from which a model is named."""
 
 LARGE = 100
 """Operators of a model whose seconds say something about a thousand operators."""
@@ -295,12 +290,13 @@ LARGE = 100
 INTRODUCTION = f"""\
 # What loads
 
-These models were not chosen for opweave. Their weights are random, nothing is downloaded, and PyTorch models are on the
-meta device. `python -m benchmarks.coverage --kept ROWS --page docs/coverage.md` writes this page. Seconds are processor
-seconds, medians over the models of {LARGE} operators or more; ours are those that are not spent in `torch.export`. A
-refused model says why in one sentence, which is quoted. What ordering saves is that of one second over the given order.
+Models of published collections, which were not chosen for opweave. Their weights are random, nothing is downloaded,
+and PyTorch models are on the meta device. `python -m benchmarks.coverage --kept ROWS --page docs/coverage.md` writes
+this page. Seconds are process seconds, medians over models with {LARGE} operators or more; the last column is without
+`torch.export`. For each refused model, its message is quoted. Ordering ran for one second and is compared with the
+given order.
 
-| collection | made with | load | largest | seconds per 1,000 operators | of these ours |
+| collection | made with | load | largest, operators | seconds per 1,000 operators | of these in opweave |
 |---|---|---|---|---|---|"""
 
 

@@ -1,4 +1,4 @@
-"""What a notebook or a shell shows: tables, pictures and sentences of problems and results. Run it cell by cell."""
+"""What a notebook or a shell shows of problems and results: tables, pictures, summaries. Run it cell by cell."""
 
 # %% A model, two machines with sizes as people write them, and the times
 import opweave as ow

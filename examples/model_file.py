@@ -1,4 +1,4 @@
-"""A problem as an LP file for a solver of your own, and its answer back as a plan that the referee judges."""
+"""A problem as an LP file for another solver, and its solution read back as a plan that the referee checks."""
 
 import highspy
 

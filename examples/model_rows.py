@@ -1,4 +1,4 @@
-"""The model in your hands: its rows looked at, one of your own added, and solved by your own SolverFactory."""
+"""The Pyomo model: print its constraints, add one, solve it with your own SolverFactory."""
 
 import pyomo.environ as pyo
 

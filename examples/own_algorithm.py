@@ -1,4 +1,4 @@
-"""Search for plans with an algorithm of pymoo's: a rule of one's own, memory as a second objective, own settings."""
+"""Search with an algorithm of pymoo: a custom constraint, memory as a second objective, custom settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user-defined constraint: at most a given number of operators on a device. An engine is taught to honour it."""
+"""A custom constraint: at most a given number of operators on a device, with an expression for engines."""
 
 from itertools import pairwise
 

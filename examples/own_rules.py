@@ -1,4 +1,4 @@
-"""One rule of your own in all five problems: as ``extend``, as a class, and as a class with an expression."""
+"""One custom constraint in five problems: with ``extend``, as a class, and as a class with an expression."""
 
 import opweave as ow
 

@@ -1,4 +1,4 @@
-"""A solver of your own: five lines, and it is called, timed, judged and listed like all others."""
+"""A custom solver in five lines; it is called, timed, checked and listed like all others."""
 
 import random
 

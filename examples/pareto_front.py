@@ -1,4 +1,4 @@
-"""Speed or memory? All compromises between the time of a result and the memory of the largest device, each proved.
+"""Speed or memory? All trade-offs between the time of a result and the memory of the fullest device, each proved.
 
 Usage: python pareto_front.py [model.onnx]
 """

@@ -1,4 +1,4 @@
-"""A problem of one's own in one file: which precision each operator computes in, under a limit of memory."""
+"""A custom problem in one file: which precision each operator computes in, under a memory limit."""
 
 from collections.abc import Iterator
 from typing import ClassVar

@@ -105,7 +105,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "an unknown target": (lambda _: ow.express(NotHere, "modle"), "did you mean 'model'?"),
     "a rule's name": (lambda _: ow.express("Pin", "model"), "a class derived from Constraint"),
     "another problem's": (lambda _: with_row(lambda m: m.stage("left")), "no formulation of Placement has it"),
-    "two comparisons": (lambda _: with_row(lambda m: 1 <= m.on("left", "gpu 0") <= 1), "as two rows"),
+    "two comparisons": (lambda _: with_row(lambda m: 1 <= m.on("left", "gpu 0") <= 1), "as two constraints"),
     "a problem's name": (lambda _: ow.solver_for("placement"), "such as ow.Placement, and not 'placement'"),
     "solvers of a graph": (lambda _: ow.list_solvers(ow.OpGraph), "there are: "),
     "no genes": (lambda _: LAYOUT.to_pymoo(), "no encoding as genes; these problems have: "),

@@ -359,5 +359,5 @@ def test_a_chained_comparison_never_loses_half_of_itself(solver: str) -> None:
             extend=lambda model, _: model.add(2 <= model.on("a", "d") + model.on("b", "d") <= 2),
         )
     for wrong in (True, False, None, "x <= 1"):
-        with pytest.raises(ow.InvalidInputError, match=r"model\.add takes a row"):
+        with pytest.raises(ow.InvalidInputError, match=r"model\.add takes a constraint"):
             ow.solve(PROBLEMS["placement"], solver=solver, extend=lambda model, _, row=wrong: model.add(row))

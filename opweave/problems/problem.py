@@ -187,7 +187,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         """Carry out a solution, valid or not, and record what happens when.
 
         A problem in which nothing has a time leaves it out. :meth:`rules` and :meth:`measure` then receive None, and
-        only a solution that obeys all rules is measured.
+        only a solution that meets all requirements is measured.
 
         Returns
         -------

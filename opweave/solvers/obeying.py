@@ -58,7 +58,7 @@ class Judge:
     added: PlanRows
 
     def obeys(self, solution: Solution) -> Evaluation[Any] | None:
-        """The referee's judgement of a plan that obeys all rules and rows; None of another plan."""
+        """The referee's judgement of a plan that meets all requirements and rows; None of another plan."""
         judged = self.problem.evaluate(solution)
         if not judged.feasible or judged.objective is None or self.added.excess(solution) > 0.0:
             return None

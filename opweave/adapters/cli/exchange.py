@@ -127,7 +127,7 @@ def model_command(spec: Path, *, judge: Path | None = None, settings: Settings) 
 
 
 def report_command(result: Path, *, spec: Path | None = None, out: Path | None = None, as_json: bool = False) -> int:
-    """Write the report of a result: one page with every view, which works offline, and the files beside it."""
+    """Write the report of a result: one offline page with every view, and further files."""
     from opweave.adapters.report.report import write_report
     from opweave.adapters.report.views import show
 

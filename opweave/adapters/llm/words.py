@@ -150,7 +150,7 @@ def _without_plan(model: LanguageModel, rig: Rig, work: Workload, result: Result
     room = max(sum(size or 0 for size in sizes) - taken, 0)
     if weights + caches <= room:
         why = result.reason or "none was found in time"
-        return f"There is no plan: {why.rstrip('.')}. All memories together would be large enough."
+        return f"There is no plan: {why.rstrip('.')}. All memory together would be large enough."
     short = weights + caches - room
     text = (
         f"The model does not fit: its weights need {readable_bytes(weights)} and its caches {readable_bytes(caches)}, "

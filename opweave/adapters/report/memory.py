@@ -76,7 +76,7 @@ class MemoryLayoutView(View[MemoryLayout, Layout, LayoutDetails]):
             return f"The traffic takes {precise_seconds(self.details.traffic_seconds)}."
         arena, peak = self.details.arena_bytes, self.details.live_peak
         over = "as much as" if arena == peak else f"{readable_share(arena / max(1, peak) - 1)} more than"
-        return f"The layout needs {readable_bytes(arena)}, {over} lives at once."
+        return f"The layout needs {readable_bytes(arena)}, {over} its live peak."
 
     @cached_property
     def limits(self) -> Limits:

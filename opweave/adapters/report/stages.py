@@ -123,7 +123,7 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
                     link_limits=slowest and details.bottleneck == "transfer",
                 )
             )
-        about = "Each box is a device with its operators; it is filled like its memory. Arrows are transfers."
+        about = "Each box is a device with its operators; its bar shows how full its memory is. Arrows are transfers."
         return [Panel("Stages", about, boxes)]
 
     def amount(self) -> str:

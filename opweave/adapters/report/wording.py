@@ -54,7 +54,7 @@ def no_plan(result: Result[Any], noun: str) -> str:
     """Say why there is no plan; ``noun`` is the problem's word for one."""
     because = f": {result.reason}" if result.reason else ""
     if result.status is Status.INFEASIBLE:
-        return f"No {noun} obeys all rules{because}. {MORE}"
+        return f"No {noun} meets all requirements{because}. {MORE}"
     return f"No {noun} was found ({result.termination.value.replace('_', ' ')}){because}."
 
 
@@ -82,7 +82,7 @@ def verdict(seconds: float, used: Sequence[str], alone: Alone | None, devices: i
             return f"Splitting is not used, and {whole}, which is better."
         if devices == 1:
             return f"Nothing can be split: {used[0]!r} is the only device."
-        return f"Splitting was not found to pay: everything runs on {used[0]!r}, the best single device."
+        return f"No split was found that pays: everything runs on {used[0]!r}, the best single device."
     if seconds <= 0 < alone.seconds:
         return f"Splitting pays: {whole}; the plan takes no time."
     if seconds <= 0 or abs(seconds - alone.seconds) <= SAME * alone.seconds:
@@ -147,7 +147,7 @@ def memory_binds(uses: Iterable[DeviceUse]) -> Iterator[str]:
         used, limit = use.memory_bytes, use.memory_limit
         if limit and used >= FULL * limit:
             share = readable_share(used / limit)
-            yield f"Memory binds on {use.name!r}: {readable_bytes(used)} of {readable_bytes(limit)} ({share})."
+            yield f"Memory is nearly full on {use.name!r}: {readable_bytes(used)} of {readable_bytes(limit)} ({share})."
 
 
 def finders(incumbents: Sequence[Incumbent]) -> str:

@@ -136,8 +136,8 @@ class Row:
     def __bool__(self) -> bool:
         """Refuse: ``1 <= x <= 2`` asks for the truth of ``1 <= x`` and would leave that row out in silence."""
         raise InvalidInputError(
-            "a comparison of model variables is a constraint, neither true nor false; write '1 <= x <= 2' as two, and "
-            "do not use 'if', 'and' or '!=' with model variables"
+            "a comparison of model variables is a constraint, neither true nor false; write '1 <= x <= 2' as two "
+            "constraints, and do not use 'if', 'and' or '!=' with model variables"
         )
 
     @classmethod

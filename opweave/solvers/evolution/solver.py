@@ -29,7 +29,7 @@ NAMED = {"brkga": "brkga:BRKGA", "cmaes": "cmaes:CMAES", "de": "de:DE", "ga": "g
 """The algorithms that are known by name; any other one is given as an object."""
 
 OPTIONS = {
-    "algorithm": "a name, such as ga, brkga, de, pso or cmaes, or an object of pymoo's",
+    "algorithm": "a name (ga, brkga, de, pso, cmaes) or an object of pymoo",
     "population": "rows of a generation",
     "generations": "most generations; 0 for as many as time allows; without a time limit, more for larger problems",
     "seeded": "whether the first rows contain the plans of baselines and list schedulers",
@@ -173,5 +173,5 @@ def population_asked(run: Run, genes: int) -> int:
 def register_pymoo(problem: type[Problem[Any, Any]], build: Callable[[Any, Run], Encoding]) -> None:
     """Register the encoding of a problem, and the solver; ``build(problem, run)`` makes it from the start of a run."""
     ENCODINGS[problem.kind] = build
-    about = "an algorithm of pymoo's by name or object, from the baselines' plans; obeys any rule"
+    about = "an algorithm of pymoo, by name or as an object, from the baselines' plans; honours any constraint"
     named_solver(problem, "pymoo", about, supports=(VIOLATIONS,), options=OPTIONS)(solve_pymoo)

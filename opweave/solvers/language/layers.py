@@ -139,7 +139,7 @@ class Counting:
             spare = 10.0 * spare or NARROWER
 
     def _take(self, device: IntArray) -> None:
-        """Report the plan with these devices, if it obeys all rules."""
+        """Report the plan with these devices, if it meets all requirements."""
         plan = plan_of(self.arrays, self.chain.order, device)
         if np.isfinite(plan.makespan):
             schedule = solution_of(self.instance, self.arrays, plan)

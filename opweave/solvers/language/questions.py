@@ -151,7 +151,7 @@ def which_machines(
     constraints: Iterable[AnyConstraint] = (),
     time_limit: float | None = None,
 ) -> Sweep:
-    """Compare all sets of machines: whether a further one helps, and which one.
+    """Compare all sets of machines, to see whether a further one helps.
 
     Parameters
     ----------

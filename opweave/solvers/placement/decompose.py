@@ -321,7 +321,7 @@ def solve_decompose(problem: Placement, run: Run, chained: Chained | None = None
 @named_solver(
     Placement,
     "prices",
-    "lower bounds where memory binds: its bytes at a price, windows of the network in whole numbers",
+    "lower bounds if memory is short: prices for bytes, integer programs of windows",
     proves="bound",
     supports=SUPPORTS,
 )

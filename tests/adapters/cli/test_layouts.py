@@ -15,7 +15,7 @@ def test_lifetimes_are_planned_and_checked(opweave: Run, tmp_path: Path) -> None
     path.write_text(LINES)
     done = opweave("plan", path, "--problem", "layout", "--capacity", "1MiB", "--report", report)
     assert (done.status, done.err) == (0, "")
-    assert "as much as lives at once" in done.out
+    assert "as much as its live peak" in done.out
     assert "1,048,576 bytes" in done.out
     plan = json.loads((report / "layout.json").read_text())
     assert [each["offset"] + each["bytes"] <= 6 for each in plan["storages"]] == [True] * 3

@@ -17,7 +17,7 @@ LIFETIMES = [
 def test_one_arena() -> None:
     problem = ow.MemoryLayout(lifetimes=LIFETIMES)
     view = show(problem, ow.solve(problem))
-    assert view.explain().startswith("The layout needs 14 B, as much as lives at once.")
+    assert view.explain().startswith("The layout needs 14 B, as much as its live peak.")
     assert ("live peak", "14 B") in view.rows()
     assert view.headline() == "14 B, as good as the baseline first_fit"
     assert view.sections() == []

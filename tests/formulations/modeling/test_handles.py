@@ -96,8 +96,8 @@ WRONG = {
     "strict": (lambda model: model.on("a", "d") < 1, "<=|'<'"),
     "nan": (lambda model: model.on("a", "d") <= NAN, "not a number|not finite"),
     "coefficient": (lambda model: model.on("a", "d") * NAN <= 1, "not a finite number|not finite"),
-    "text": (lambda model: model.on("a", "d") == "x", "compared with numbers|model.add takes a row"),
-    "truth": (lambda model: model.on("a", "d") and model.on("b", "d"), "no value before|to bool"),
+    "text": (lambda model: model.on("a", "d") == "x", "each other and with numbers|model.add takes a constraint"),
+    "truth": (lambda model: model.on("a", "d") and model.on("b", "d"), "has no value for|to bool"),
     "objective": (lambda model: model.objective >= 1e9, "from below"),
 }
 

@@ -85,7 +85,7 @@ def _over_time(view: AnyView) -> Iterator[tuple[str, str, str]]:
     timeline, result, unit = view.timeline, view.result, view.problem.unit
     floor = None if result.bound is None else readable(result.bound, unit)
     if timeline.unit == "seconds" and len(timeline.activities):
-        about = "What each device does when; thin rows are transfers."
+        about = "What each device does, over time; thin rows are transfers."
         keys = [Key("marked", "on the critical path")] if view.path else []
         keys += [Key("solid", "transfers", "var(--neutral)")] if len(timeline.resources) > len(view.uses) else []
         if floor is not None and unit == "seconds" and result.objective == timeline.end:
@@ -105,7 +105,7 @@ def _over_time(view: AnyView) -> Iterator[tuple[str, str, str]]:
         keys += [] if before is None else [Key("grey-dashed", before.name)]
         keys += marks
         keys += [Key("dotted", "what the device may hold")] if any(view.limits.values()) else []
-        about = f"Bytes that live at each {step}. A click says what lives there, and why."
+        about = f"Live bytes at each {step}. Click to see which storages are live, and why."
         tools = [("p", "Go to the peak", "Choose the moment of the peak"), ("b", "Blocks", "Show every storage")]
         yield "memory", "Memory", _card("memory", "Memory", about, tools, legend=keys, keys=KEYS["memory"])
 
@@ -115,7 +115,7 @@ def _model(view: AnyView, drawn: Drawing) -> str:
     folds = [("[", "Fold", "Fold all modules"), ("]", "Unfold", "Unfold all folded modules by one level")]
     tools = [*folds * modules, ("f", "Find", "Bring what is chosen into the middle")]
     about = "Operators from left to right, line by line."
-    about += " A double click unfolds a module (+) or folds it (\N{MINUS SIGN})." * modules
+    about += " Double-click a module to unfold (+) or fold it (\N{MINUS SIGN})." * modules
     keys = [Key("shades", "stronger colour: writes more bytes")]
     if view.result.solution is not None and len(view.uses) > 1:
         keys = _device_keys(view.timeline)

@@ -75,7 +75,7 @@ function aboutMoment({ plan, resource, time }) {
   const ops = running.map((run) => plan.what[run]).filter(isOperator);
   const needed = new Set(ops.flatMap((op) => [op, ...[...graph.reads[op], ...graph.writes[op]].map(storageOf)]));
   const reason = (row) => (needed.has(lives.storage[row]) ? 0 : lives.end[row] < Infinity ? 1 : 2);
-  const groups = ["Needed by what runs", plan.count ? "Waits for a later reader" : "Lives", "Stays to the end"]
+  const groups = ["Needed by the running operator", plan.count ? "Needed by a later operator" : "Live", "Stays to the end"]
     .map((name, number) => [name, rows.filter((row) => reason(row) === number)])
     .filter(([, some]) => some.length);
   const [held, { peak }] = [total(rows), plan.curve(resource)];

@@ -25,7 +25,7 @@ def test_splitting_that_pays(problem: Placement, result: Result[Schedule]) -> No
 def test_one_device_is_the_best(problem: Placement) -> None:
     alone = result_of(problem, schedule_on(problem, dict.fromkeys(NAMES, "a")), bound=0.02)
     text = ow.explain(problem, alone.model_copy(update={"bound": alone.objective, "status": ow.Status.OPTIMAL}))
-    assert "Splitting was not found to pay: everything runs on 'a', the best single device." in text
+    assert "No split was found that pays: everything runs on 'a', the best single device." in text
     assert "It is proved that no placement is shorter." in text
 
 
@@ -41,7 +41,7 @@ def test_memory_that_is_full_is_named() -> None:
     devices[0]["memory_bytes"] = 21_000
     problem = changed(cluster=fork().cluster.model_dump() | {"devices": devices})
     text = ow.explain(problem, result_of(problem, schedule_on(problem, LEFT_ON_B)))
-    assert "Memory binds on 'a': 20.51 KiB of 20.51 KiB (100 %)." in text
+    assert "Memory is nearly full on 'a': 20.51 KiB of 20.51 KiB (100 %)." in text
     assert "No single device may run the whole model" in text  # a and b are too small, and times on c are unknown
 
 
@@ -51,8 +51,8 @@ def test_why_nothing_fits() -> None:
         device["memory_bytes"] = 2_000
     problem = changed(cluster=tight)
     nothing = Result[Schedule](problem="placement", status="infeasible", termination="completed", solver="fake")
-    assert ow.explain(problem, nothing).startswith("No placement obeys all rules. ow.conflict(problem) names")
+    assert ow.explain(problem, nothing).startswith("No placement meets all requirements. ow.conflict(problem) names")
     said = nothing.model_copy(update={"reason": "the solver's own words"})
-    assert "No placement obeys all rules: the solver's own words. ow.conflict" in ow.explain(problem, said)
+    assert "No placement meets all requirements: the solver's own words. ow.conflict" in ow.explain(problem, said)
     unknown = Result[Schedule](problem="placement", status="unknown", termination="time_limit", solver="fake")
     assert ow.explain(fork(), unknown) == "No placement was found (time limit)."

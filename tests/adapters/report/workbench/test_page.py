@@ -90,7 +90,7 @@ def test_a_click_on_the_memory_says_what_lives_and_why(opened: Open) -> None:
     browser.settle()
     told = details(browser)
     assert "This is the peak." in told
-    assert "Needed by what runs" in told
+    assert "Needed by the running operator" in told
     assert "read last by" in told
     step = browser.js("state.moment.time")
     held = browser.js(
