@@ -131,7 +131,7 @@ def _beside(model: Path) -> list[str]:
     from opweave.adapters.tflite.layout import planned_by_runtimes
 
     needed = (f"{name} {exact_bytes(size)}" for name, size in planned_by_runtimes(model).items())
-    return [f"In the order of the file: {', '.join(needed)}."]
+    return [f"In the order of the file, without scratch memory: {', '.join(needed)}."]
 
 
 def solve_command(spec: Path, *, settings: Settings) -> int:

@@ -30,8 +30,8 @@ def tflite_problem(
     """The layout problem of a ``.tflite`` file, as the interpreter of TensorFlow Lite Micro counts it.
 
     A tensor lives from the operator that writes it to the last one that reads it; inputs of the model live from the
-    beginning, and outputs to the end. Tensors of other subgraphs live while an operator runs these. Constants and
-    variables are kept elsewhere. Scratch buffers of operators are not in the file: the interpreter plans them itself,
+    beginning, and outputs to the end. Tensors of other subgraphs live while an operator runs these, one after the
+    other. Constants, variables and their handles are kept elsewhere. Scratch buffers of operators are not in the file: the interpreter plans them itself,
     around the offsets that it is given.
 
     Parameters
@@ -99,13 +99,14 @@ def _follow(
     begin: dict[int, int] = dict.fromkeys(subgraph.inputs, 0)
     end = dict(begin)
     for step, op in enumerate(subgraph.operators, start=1):
-        for made in op.outputs:
+        for made in op.outputs if not op.variable else ():
             begin.setdefault(made, step)
             end[made] = max(end.get(made, 0), step)
         end |= dict.fromkeys(op.inputs, step)
-        for called in op.calls:
+        for turn, called in enumerate(op.calls):
+            share = width / len(op.calls)
             steps = len(subgraphs[called].operators) + 1 if 0 <= called < len(subgraphs) else 1
-            _follow(subgraphs, (*running, called), (start + step * width, width / steps), alive, where)
+            _follow(subgraphs, (*running, called), (start + step * width + turn * share, share / steps), alive, where)
     end |= dict.fromkeys(subgraph.outputs, len(subgraph.operators))
     for tensor, first in begin.items():
         since, until = start + first * width, start + (end[tensor] + 1) * width

@@ -19,7 +19,7 @@ from tests.adapters.conftest import BEST, DATA, Run, assert_polite, write
 from tests.adapters.graphs.test_node_edge import BAD as BAD_NODE_EDGES
 from tests.adapters.graphs.test_node_edge import GOOD
 from tests.adapters.test_files import BAD_JSON
-from tests.adapters.test_load import BAD_MODELS, BAD_SPECS
+from tests.adapters.test_load import BAD_MODELS, BAD_SPECS, TABLES
 
 pytestmark = pytest.mark.usefixtures("fake_solvers")
 
@@ -121,17 +121,7 @@ def test_solvers_are_listed_with_what_is_missing(opweave: Run) -> None:
     assert "pip install 'opweave[away]'" in ended.out
 
 
-BAD_ARGUMENTS = [
-    (["--solver", "magic"], "has no solver 'magic'; it has: auto"),
-    (["--solver", "away"], "to get it: pip install 'opweave[away]'"),
-    (["--solver", "definition", "--threads", "4"], "cannot honour 'threads'"),
-    (["--solver", "definition", "--option", "width=3"], "has no option 'width'; did you mean 'depth'?"),
-    (["--option", "width"], "--option 'width': write it as name=value"),
-    (["--option", "a=1", "--option", "a=2"], "each name once"),
-    (["--time-limit", "0"], "time_limit is 0.0; it must be a number of seconds above 0"),
-    (["--time-limit", "nan"], "time_limit is nan"),
-    (["-o", "missing/result.json"], "its folder does not exist"),
-]
+BAD_ARGUMENTS = TABLES["arguments"]
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), BAD_ARGUMENTS, ids=[sentence for _, sentence in BAD_ARGUMENTS])
@@ -139,16 +129,7 @@ def test_bad_arguments_are_one_sentence(opweave: Run, spec: Path, arguments: lis
     assert_polite(opweave("solve", spec, *arguments), sentence)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--limit", "lots"], "'lots' is not a size"),
-        (["--problem", "cooking"], "no problem is called 'cooking'; there are: ordering"),
-        (["--objective", "least"], "objective should be 'peak' or 'total', but is 'least'"),
-        (["--dim", "batch=-1"], "a dimension is a whole number"),
-        (["--dim", "batch=1"], "dims are for .onnx, .tflite and .xml files"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "sentence"), TABLES["plan_arguments"])
 def test_bad_plan_arguments_are_one_sentence(
     opweave: Run, graph: OpGraph, tmp_path: Path, arguments: list[str], sentence: str
 ) -> None:

@@ -116,3 +116,9 @@ def test_a_variable_is_initialised_read_and_changed_in_order() -> None:
         assert at["ASSIGN_VARIABLE_"] < order.index("READ_VARIABLE_5")
     assert sum(tensor.bytes for tensor in graph.tensors) == 5 * 16 + 4
     assert graph.operators[index["CALL_ONCE_0"]].workspace_bytes == 4
+
+
+@pytest.mark.parametrize(("name", "head"), [("variable", 48), ("while_loop", 1312), ("if_cond", 1040)])
+def test_arenas_with_several_subgraphs_are_those_of_the_micro_interpreter(name: str, head: int) -> None:
+    problem = ow.runtimes.tflite_problem(FILES / f"{name}.tflite")
+    assert ow.solve(problem, solver="tflm").objective == head
