@@ -19,11 +19,8 @@ def chain(count: int, size: int = 1) -> ow.OpGraph:
 
 SPLITS = [
     ([2.4, *[0.295] * 62, 2.4], 8, 2.95),  # bytes of pieces as their costs: the most on a device
-    ([1.0] * 42, 16, 3.0),
-    ([1.0] * 38, 8, 5.0),
-    ([1.0] * 61, 8, 8.0),
-    ([1.0] * 40, 16, 3.0),
-    ([1.0] * 30, 4, 8.0),
+    *(([1.0] * layers, count, most) for layers, count, most in ((42, 16, 3), (38, 8, 5), (61, 8, 8), (40, 16, 3))),
+    ([1.0] * 30, 4, 8),
 ]
 
 

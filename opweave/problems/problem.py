@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeV
 
 from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
 
-from opweave.problems.constraints import AnyConstraint, Constraint, objections
+from opweave.problems.constraints import AnyConstraint, Colocate, Constraint, objections
 from opweave.problems.errors import RuleError
 from opweave.problems.graph import OpGraph
 from opweave.problems.plugins import with_own
@@ -102,12 +102,14 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         if isinstance(value, str | PathLike):
             raise ValueError(f"a graph is needed here, not the name of a file; write graph=ow.load({str(value)!r})")
         if not isinstance(value, OpGraph | Mapping):
-            kind = type(value).__name__
-            raise ValueError(f"a graph is needed here, not {kind}; ow.load(model) makes a graph of a model")
+            raise ValueError(f"a graph is needed here, not {type(value).__name__}; ow.load(model) makes one of a model")
         return value
 
     @model_validator(mode="after")
     def _check_constraints(self) -> Self:
+        tied = [Colocate(ops) for ops in self.graph.together if hasattr(self, "cluster")]
+        more = tuple(each for each in tied if each not in self.constraints)
+        self.__dict__["constraints"] = (*self.constraints, *more)
         for constraint in self.constraints:
             constraint.check(self)
         return self

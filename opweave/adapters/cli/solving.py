@@ -126,10 +126,10 @@ def _beside(model: Path) -> list[str]:
     """What the runtimes of a .tflite file need for it, as a sentence."""
     if family_of(model) != "tflite":
         return []
-    from opweave.adapters.tflite.layout import planned_by_runtimes
+    from opweave.adapters.runtimes.tflite_micro import planned_by_runtimes
 
     needed = (f"{name} {exact_bytes(size)}" for name, size in planned_by_runtimes(model).items())
-    return [f"In the order of the file: {', '.join(needed)}."]
+    return [f"In the order of the file, without scratch memory: {', '.join(needed)}."]
 
 
 def solve_command(spec: Path, *, settings: Settings) -> int:

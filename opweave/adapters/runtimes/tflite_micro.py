@@ -1,4 +1,4 @@
-"""TensorFlow Lite Micro: a layout written into a ``.tflite`` file.
+"""TensorFlow Lite Micro: what its planner needs, and a layout written into a ``.tflite`` file.
 
 The interpreter takes offsets from the metadata ``OfflineMemoryAllocation`` instead of planning them itself. Writing
 needs the schema that the package ``tflite-micro`` brings (``pip install 'opweave[tflm]'``).
@@ -11,18 +11,37 @@ from collections.abc import Mapping
 import numpy as np
 
 from opweave.adapters.files import PathLike, place, read_bytes, write_bytes
-from opweave.adapters.tflite.layout import tensor_id
+from opweave.adapters.tflite.layout import problem_of, tensor_id, tflite_problem
 from opweave.adapters.tflite.model import read_subgraphs
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
-from opweave.problems.memory_layout.spec import Layout
+from opweave.problems.memory_layout.spec import Layout, Pool
 from opweave.problems.solution import HasSolution, solution_of
+from opweave.solvers.solve import solve
 
 METADATA = "OfflineMemoryAllocation"
 """Name of the metadata that the interpreter looks for."""
 
+LITE = 64
+"""Bytes of which TensorFlow Lite makes every offset a multiple."""
+
 VERSION, UNPLANNED = 0, -1
 """First number of the metadata, and the offset of a tensor that the interpreter has to plan itself."""
+
+
+def planned_by_runtimes(path: PathLike, limits: Limits = DEFAULT_LIMITS) -> dict[str, int]:
+    """Bytes of the arena by who plans it, all in the order of the file: the runtimes themselves, and the best layout.
+
+    TensorFlow Lite keeps the model's inputs to the end.
+    """
+    micro = tflite_problem(path, limits=limits)
+    lite = problem_of(path, (Pool(name="arena", alignment=LITE),), 1, limits, keeps_inputs=True)
+    answers = {
+        "TensorFlow Lite Micro's planner": solve(micro, solver="tflm"),
+        "TensorFlow Lite's": solve(lite, solver="by_size"),
+        "the best layout for TensorFlow Lite Micro": solve(micro, time_limit=5.0),
+    }
+    return {name: int(found.objective) for name, found in answers.items() if found.objective is not None}
 
 
 def write_tflite(

@@ -11,10 +11,9 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_layout.spec import Lifetime, MemoryLayout, Pool
-from opweave.solvers.solve import solve
 
-MICRO, LITE = 16, 64
-"""Bytes of which TensorFlow Lite Micro makes every offset and size a multiple, and TensorFlow Lite every offset."""
+MICRO = 16
+"""Bytes of which TensorFlow Lite Micro makes every offset and size a multiple."""
 
 Alive = dict[tuple[int, int], tuple[float, float]]
 """From when to when a tensor is needed, by the positions of its subgraph and its own."""
@@ -30,9 +29,9 @@ def tflite_problem(
     """The layout problem of a ``.tflite`` file, as the interpreter of TensorFlow Lite Micro counts it.
 
     A tensor lives from the operator that writes it to the last one that reads it; inputs of the model live from the
-    beginning, and outputs to the end. Tensors of other subgraphs live while an operator runs these. Constants and
-    variables are kept elsewhere. Scratch buffers of operators are not in the file: the interpreter plans them itself,
-    around the offsets that it is given.
+    beginning, and outputs to the end. Tensors of other subgraphs live while an operator runs these, one after the
+    other. Constants, variables and their handles are kept elsewhere. Scratch buffers of operators are not in the file:
+    the interpreter plans them itself, around the offsets that it is given.
 
     Parameters
     ----------
@@ -51,27 +50,13 @@ def tflite_problem(
         If the file is no such model, or a shape in it is open.
     """
     own = (Pool(name="arena", bytes=capacity, alignment=MICRO),) if pools is None else tuple(pools)
-    return _problem(path, own, MICRO, limits)
+    return problem_of(path, own, MICRO, limits)
 
 
-def planned_by_runtimes(path: PathLike, limits: Limits = DEFAULT_LIMITS) -> dict[str, int]:
-    """Bytes of the arena by who plans it, all in the order of the file: the runtimes themselves, and the best layout.
-
-    TensorFlow Lite keeps the model's inputs to the end.
-    """
-    micro = tflite_problem(path, limits=limits)
-    lite = _problem(path, (Pool(name="arena", alignment=LITE),), 1, limits, keeps_inputs=True)
-    answers = {
-        "TensorFlow Lite Micro's planner": solve(micro, solver="tflm"),
-        "TensorFlow Lite's": solve(lite, solver="by_size"),
-        "the best layout for TensorFlow Lite Micro": solve(micro, time_limit=5.0),
-    }
-    return {name: int(found.objective) for name, found in answers.items() if found.objective is not None}
-
-
-def _problem(
+def problem_of(
     path: PathLike, pools: tuple[Pool, ...], step: int, limits: Limits, *, keeps_inputs: bool = False
 ) -> MemoryLayout:
+    """The problem with sizes that are multiples of ``step``; inputs may live to the end."""
     name = place(path)
     subgraphs = read_subgraphs(read_bytes(path, limits=limits), name, limits)
     alive: Alive = {}
@@ -99,13 +84,14 @@ def _follow(
     begin: dict[int, int] = dict.fromkeys(subgraph.inputs, 0)
     end = dict(begin)
     for step, op in enumerate(subgraph.operators, start=1):
-        for made in op.outputs:
+        for made in op.outputs if not op.variable else ():
             begin.setdefault(made, step)
             end[made] = max(end.get(made, 0), step)
         end |= dict.fromkeys(op.inputs, step)
-        for called in op.calls:
+        for turn, called in enumerate(op.calls):
+            share = width / len(op.calls)
             steps = len(subgraphs[called].operators) + 1 if 0 <= called < len(subgraphs) else 1
-            _follow(subgraphs, (*running, called), (start + step * width, width / steps), alive, where)
+            _follow(subgraphs, (*running, called), (start + step * width + turn * share, share / steps), alive, where)
     end |= dict.fromkeys(subgraph.outputs, len(subgraph.operators))
     for tensor, first in begin.items():
         since, until = start + first * width, start + (end[tensor] + 1) * width

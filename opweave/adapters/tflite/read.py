@@ -188,6 +188,7 @@ class _Builder:
             looks=own,
             # A handle can be passed to what is called: it may change every state that is known here.
             changes=[*inside, *states.values()] if inside else own * (op.kind in CHANGES),
+            names=[op.variable] * bool(op.variable),
         )
 
     def _body(self, number: int) -> OpGraph:
