@@ -230,9 +230,9 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         return judged.with_timeline(timeline)
 
 
-def _public(name: str) -> Any:
-    """A function of the layers above, by the name under which everybody calls it."""
-    return getattr(import_module("opweave"), name)
+def _public(name: str, home: str = "opweave") -> Any:
+    """A function of the layers above, by the name under which everybody calls it, or of a module that needs this."""
+    return getattr(import_module(home), name)
 
 
 def _read_problem(data: object) -> object:

@@ -22,7 +22,7 @@ from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.graph_arrays import united
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
 from opweave.problems.memory_layout.referee import LayoutColumns, LayoutDetails, PlayedLayout, PoolUse, unusable
-from opweave.problems.problem import Problem
+from opweave.problems.problem import Problem, _public
 from opweave.problems.shown import Bare, find_view
 from opweave.problems.solution import HasSolution, Referee, Refereed, Solution
 from opweave.problems.spec import (
@@ -270,9 +270,8 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         >>> MemoryLayout.of(MemoryOrdering(graph), Ordering(order=["make"])).lifetimes[0].bytes
         8
         """
-        from opweave.problems.layout_of import layout_of
-
-        return layout_of(problem, solution, device, pools)
+        made = _public("layout_of", "opweave.problems.layout_of")(problem, solution, device, pools)
+        return cast("MemoryLayout", made)
 
     @classmethod
     def from_csv(
