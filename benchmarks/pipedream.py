@@ -127,6 +127,16 @@ def published(profile: Path, folder: Path, table: Path) -> tuple[ow.Pipeline, ow
     return problem, plan_of(stage, copies, problem.running_order)
 
 
+def asked(profile: Path, folder: Path, table: Path) -> ow.Pipeline:
+    """The problem that a partition solves."""
+    return published(profile, folder, table)[0]
+
+
+def reached(profile: Path, folder: Path, table: Path, problem: ow.Pipeline) -> float | None:
+    """Seconds between two results of the published partition, as the referee counts them."""
+    return problem.evaluate(published(profile, folder, table)[1]).objective
+
+
 def entries(folder: Path) -> Iterator[Entry]:
     """Every published partition of the repository that is not the same network on all devices."""
     for table in sorted(folder.glob("runtime/*/models/*/gpus=*/*_conf*.json")):
@@ -134,6 +144,6 @@ def entries(folder: Path) -> Iterator[Entry]:
         profile = next(folder.glob(f"profiler/*/profiles/{model}/graph.txt"), None)
         if profile is None or table.name.startswith("dp"):
             continue
-        each = partial(published, profile, table.parent, table)
+        place = profile, table.parent, table
         name = f"{model}, {table.parent.name.removeprefix('gpus=')} devices, {table.name.split('_conf')[0]}"
-        yield Entry(name, lambda each=each: each()[0], lambda problem, each=each: problem.evaluate(each()[1]).objective)
+        yield Entry(name, partial(asked, *place), partial(reached, *place))

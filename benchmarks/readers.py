@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
     name: str
     make: Callable[[], ow.extend.Problem[Any, Any]]
-    known: float | Callable[[Any], float] | None = None
+    known: float | Callable[[Any], float | None] | None = None
 
 
 def folder_of(collection: str) -> Path:

@@ -86,7 +86,7 @@ def arena(path: Path) -> ow.MemoryLayout:
     return ow.MemoryLayout.of(problem, ow.solve(problem, time_limit=10.0))
 
 
-def listed_arena(path: Path) -> float:
+def listed_arena(path: Path, _: object) -> float:
     """What the planner of TensorFlow Lite Micro needs for the order of the file."""
     problem = ow.MemoryOrdering(graph=ow.load(path))
     layout = ow.MemoryLayout.of(problem, ow.solve(problem, solver="definition"))
@@ -97,7 +97,7 @@ def arenas(folder: Path) -> Iterator[Entry]:
     """Model files, and those in wheels; known is the arena of the file's order by a greedy planner."""
     with tempfile.TemporaryDirectory() as unpacked:
         for name, path in files_of(sorted(folder.rglob("*.whl")) or [folder], Path(unpacked)):
-            yield Entry(name, partial(arena, path), lambda _, path=path: listed_arena(path))
+            yield Entry(name, partial(arena, path), partial(listed_arena, path))
 
 
 def profiles(_: Path) -> Iterator[Entry]:

@@ -128,7 +128,7 @@ class Steps:
         self.outcome = Outcome(Termination.ENGINE_ERROR, reason=f"{self.name}: {error}")
 
 
-def by_name(problem: Problem[Any, Any], *names: str) -> list[Steps]:
+def by_name(problem: Problem[Any, Any], *names: str) -> list[Worker]:
     """Workers that are registered solvers, without those that cannot run here or do not know the problem's reading."""
     found = {each.name: each for each in load_solvers(problem.kind) if problem.reading in each.readings}
     able = [found[name] for name in names if name in found and found[name].missing() is None]

@@ -129,9 +129,10 @@ def measure(model: ModelProto, *, threads: int = 1, repeats: int = 8) -> list[Sa
 
     seconds = _profile(model, threads, repeats)
     graph = from_onnx(model)
+    traffic = np.add(*bytes_moved(graph, {})).tolist()
     return [
         Sample(names[0], op.flops, moved, seconds[op.id], op.id)
-        for op, names, moved in zip(graph.operators, variants(graph), sum(bytes_moved(graph, {})).tolist(), strict=True)
+        for op, names, moved in zip(graph.operators, variants(graph), traffic, strict=True)
         if op.id in seconds and not op.id.startswith(BEFORE)
     ]
 
