@@ -8,7 +8,7 @@ import re
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import MAX_BYTES
 
-_PREFIXES = {"": 1, "K": 1000} | {letter: 1000 ** (power + 1) for power, letter in enumerate("kMGTPE")}
+_PREFIXES: dict[str, int] = {"": 1, "K": 1000} | {letter: 1000 ** (power + 1) for power, letter in enumerate("kMGTPE")}
 _PREFIXES |= {f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("KMGTPE")}
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 """Seconds per unit of time, the largest unit first."""
