@@ -158,11 +158,15 @@ class Ledger:
 
     def _with_state(self) -> list[Node]:
         """The calls, with the names of buffers that some call changes; one that changes several may use all devices."""
-        changed = [set(node.changes) & self._parameters for node in self._nodes]
-        state = set().union(*changed) - set().union(*(keys for keys in changed if len(keys) > 1))
-        touched = ([key for key in (*node.looks, *node.changes) if key in state] for node in self._nodes)
-        names = ([self._values[key].name for key in keys] for keys in touched)
-        return [replace(node, names=own) if own else node for node, own in zip(self._nodes, names, strict=True)]
+        single, several = set[Hashable](), set[Hashable]()
+        for node in self._nodes:
+            changed = self._parameters.intersection(node.changes)
+            (several if len(changed) > 1 else single).update(changed)
+        found = []
+        for node in self._nodes:
+            touched = (single - several).intersection((*node.looks, *node.changes))
+            found.append(replace(node, names=sorted(self._values[key].name for key in touched)))
+        return found
 
     def _read(self, tensor: torch.Tensor) -> Hashable:
         if self._key(tensor) not in self._storages:
