@@ -121,7 +121,7 @@ class Pool(Spec):
     alignment: Alignment = 1
     speed: RateOrNone = preset(None)
     operators: ManyOrNone[Name] = preset(None)
-    price: Bytes = 1
+    price: Bytes = preset(1)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -274,9 +274,10 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
                 if repeated(group) is not None:
                     raise ValueError(f"{field} names storage {repeated(group)!r} twice in one group")
         if self.graph.operators:
-            for each in (*self.lifetimes, *self.pools):
-                what = f"storage {each.id!r}" if isinstance(each, Lifetime) else f"pool {each.name!r}"
-                refuse_unknown(f"{what} names", "operator", each.operators or (), self.graph.operator_index)
+            named: tuple[Lifetime | Pool, ...] = (*self.lifetimes, *self.pools)
+            for one in named:
+                what = f"storage {one.id!r}" if isinstance(one, Lifetime) else f"pool {one.name!r}"
+                refuse_unknown(f"{what} names", "operator", one.operators or (), self.graph.operator_index)
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # it depends on the objective
