@@ -103,7 +103,7 @@ def to_networkx(graph: OpGraph) -> nx.DiGraph[tuple[str, str]]:
     """
     import networkx as nx
 
-    net: nx.DiGraph[tuple[str, str]] = nx.DiGraph(name=graph.name, outputs=graph.outputs)
+    net: nx.DiGraph[tuple[str, str]] = nx.DiGraph(name=graph.name, outputs=graph.outputs, together=graph.together)
     for part, items in (("operator", graph.operators), ("tensor", graph.tensors), ("parameter", graph.parameters)):
         for item in items:
             fields = item.model_dump(exclude={"id"} | (_EDGE_FIELDS if part == "operator" else set()))
@@ -140,7 +140,7 @@ def _from_parts(net: nx.DiGraph[tuple[str, str]]) -> OpGraph:
     except (KeyError, TypeError, IndexError, ValueError) as error:
         what = f"{type(error).__name__}: {error}"
         raise InvalidInputError(f"networkx graph: not in the form that to_networkx writes ({what})") from None
-    about = {"name": net.graph.get("name", "graph"), "outputs": net.graph.get("outputs", ())}
+    about = {key: net.graph[key] for key in ("name", "outputs", "together") if key in net.graph}
     return validated(OpGraph, {**about, **content}, "networkx graph")
 
 

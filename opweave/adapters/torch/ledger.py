@@ -11,7 +11,7 @@ Thus any order that respects the graph computes the same values.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble
@@ -153,8 +153,20 @@ class Ledger:
         if not self._nodes:
             raise InvalidInputError(f"{self._name}: the model computes nothing; check the model and its inputs")
         ids = [found for tensor in outputs if (found := self.tensor_id(tensor)) is not None]
-        parts = Parts(self._name, self._nodes, self._values, self._parameters, ids, self._inputs)
+        parts = Parts(self._name, self._with_state(), self._values, self._parameters, ids, self._inputs)
         return assemble(parts, self._name, self._inplace_kinds)
+
+    def _with_state(self) -> list[Node]:
+        """The calls, with the names of buffers that some call changes; one that changes several may use all devices."""
+        single, several = set[Hashable](), set[Hashable]()
+        for node in self._nodes:
+            changed = self._parameters.intersection(node.changes)
+            (several if len(changed) > 1 else single).update(changed)
+        found = []
+        for node in self._nodes:
+            touched = (single - several).intersection((*node.looks, *node.changes))
+            found.append(replace(node, names=sorted(self._values[key].name for key in touched)))
+        return found
 
     def _read(self, tensor: torch.Tensor) -> Hashable:
         if self._key(tensor) not in self._storages:

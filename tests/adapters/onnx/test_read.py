@@ -234,6 +234,7 @@ def test_models_that_cannot_be_planned_say_why(tmp_path: Path, proto: onnx.Model
     assert str(caught.value).startswith(str(path))
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert "opweave-" not in str(caught.value).removeprefix(str(path)), "no temporary folder"
 
 
 @pytest.mark.parametrize(

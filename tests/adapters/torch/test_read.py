@@ -414,3 +414,20 @@ def test_a_cache_among_the_outputs_is_held_until_the_end() -> None:
     graph = ow.load(Cached(), args=(torch.ones(4, 8),))
     kinds = sorted(op.kind.split(".")[1] for op in graph.operators if set(op.outputs) & set(graph.outputs))
     assert kinds == ["linear", "mul", "sum"]
+
+
+class Counts(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(x)
+        self.seen.add_(y.mean(0))
+        return y * self.seen
+
+
+def test_a_buffer_that_changes_keeps_its_operators_in_order_on_one_device() -> None:
+    graph = ow.load(Counts(), args=(torch.ones(2, 4),))
+    assert graph.together == (("add_", "mul"),)
+    assert set(graph.operators[graph.operator_index["mul"]].inputs) == {"relu", "add_.state"}
