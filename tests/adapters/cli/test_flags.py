@@ -141,7 +141,7 @@ def test_problems_on_devices_need_a_cluster(opweave: Run, model: Path, word: str
         ("batched", ["--batch", "0"], "problem batched: batch should be greater than or equal to 1"),
         ("batched", ["--memory", "none"], "memory should be 'buffers', 'additive' or 'parameters'"),
         ("pipeline", ["--compression", "0"], "compression should be greater than or equal to 0.000001, but is 0.0"),
-        ("pipeline", ["--min-stages", "2", "--max-stages", "1"], "at least 2 stages are asked for, but at most 1"),
+        ("pipeline", ["--min-stages", "2", "--max-stages", "1"], "at least 2 stages are required, but at most 1"),
         ("slicing", ["--geometry", "missing.json"], "there is no such file"),
     ],
 )
