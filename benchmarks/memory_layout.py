@@ -1,28 +1,20 @@
-"""Benchmarks of memory layout: public instances, orders of real graphs, large traces, pools.
+"""Benchmarks of memory layout: orders of real graphs, large traces, pools.
 
-Run ``python -m benchmarks.memory_layout`` for everything, or name parts: ``public graphs large pools``;
-``--smoke`` is for a few small ones. ``public`` needs the instances of google/minimalloc (Apache-2.0),
-``A.1048576.csv`` etc., in the folder that the environment variable ``OPWEAVE_MINIMALLOC`` names. Times are seconds of
-the processor, and loops are compiled before.
+Run ``python -m benchmarks.memory_layout`` for everything, or name parts: ``graphs large pools``; ``--smoke`` is for a
+few small ones. Times are seconds of the processor, and loops are compiled before. Public instances are in
+:mod:`benchmarks.yardstick`.
 """
 
 from __future__ import annotations
 
-import os
-import statistics
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 import opweave as ow
 from benchmarks.tables import GRAPHS, percent, reached, run_parts, table
 
-PUBLISHED = dict(zip("ABCDEFGHIJK", (4.9, 3.7, 0.64, 2.7, 3.7, 5.4, 1.2, 1.8, 3.9, 0.88, 0.63), strict=True))
-"""Seconds of MiniMalloc, as its authors publish them."""
-
-CAPACITY = 1_048_576
 SMOKE = ("keras/MobileNetV2", "keras/NASNetMobile", "nas/rwshared_0")
 RULES = ("tflm", "by_size", "by_breadth", "onnxruntime", "executorch")
 
@@ -47,47 +39,6 @@ def random_layout(storages: int, moments: int, seed: int) -> ow.MemoryLayout:
     )
 
 
-def seconds_until(problem: ow.MemoryLayout, seed: int, limit: float, enough: int) -> tuple[float, ow.Result[ow.Layout]]:
-    """Seconds of the processor until a layout is small enough, and the result."""
-    began = time.process_time()
-    result = ow.solve(
-        problem,
-        solver="exact",
-        time_limit=limit,
-        seed=seed,
-        callback=lambda now: now.objective is not None and now.objective <= enough,
-    )
-    return time.process_time() - began, result
-
-
-@table(
-    "MiniMalloc's instances: seconds to pack at 1,048,576 bytes, and the smallest arena in 60 s",
-    "instance | storages | live peak | published s | median s of 5 | arena | bound | TFLM",
-)
-def public(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """MiniMalloc's instances at their capacity, and as low as possible."""
-    folder = Path(os.environ.get("OPWEAVE_MINIMALLOC", "minimalloc"))
-    for name, published in PUBLISHED.items():
-        path = folder / f"{name}.{CAPACITY}.csv"
-        if not path.exists() or (smoke and name not in "AF"):
-            continue
-        problem = ow.load_lifetimes(path, capacity=CAPACITY)
-        timed = [seconds_until(problem, seed, 20.0, CAPACITY) for seed in range(1 if smoke else 5)]
-        packed = all(result.solution is not None for _, result in timed)
-        best = ow.solve(problem, time_limit=1.0 if smoke else 60.0)
-        tflm = ow.solve(ow.load_lifetimes(path), solver="tflm").objective
-        yield (
-            name,
-            len(problem.lifetimes),
-            problem.live_peak,
-            f"{published:.2f}",
-            f"{statistics.median(seconds for seconds, _ in timed):.2f}" if packed else "-",
-            best.objective or "-",
-            best.bound or "-",
-            tflm or "-",
-        )
-
-
 @table(
     "Graphs in their best orders: bytes, and what rules waste",
     f"graph | storages | live peak | arena | gap | seconds | {' | '.join(RULES)}",
@@ -96,7 +47,7 @@ def graphs(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Graphs of the repository in their best orders."""
     for path in [GRAPHS / f"{name}.json.gz" for name in SMOKE] if smoke else sorted(GRAPHS.glob("*/*.json.gz")):
         ordering = ow.MemoryOrdering(graph=ow.load(path))
-        problem = ow.layout_of(ordering, ow.solve(ordering, time_limit=10.0))
+        problem = ow.MemoryLayout.of(ordering, ow.solve(ordering, time_limit=10.0))
         rules = [reached(ow.solve(problem, solver=rule)) for rule in RULES]
         began = time.process_time()
         result = ow.solve(problem, time_limit=1.0 if smoke else 10.0)
@@ -174,4 +125,4 @@ def pools(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 if __name__ == "__main__":
-    run_parts(__doc__, public, graphs, large, pools, warm_up=warm_up)
+    run_parts(__doc__, graphs, large, pools, warm_up=warm_up)

@@ -12,30 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import opweave as ow
-from benchmarks.tables import GRAPHS, kilobytes, table, timed
+from benchmarks.tables import GRAPHS, data, kilobytes, table, timed
 from opweave.formulations.formulation import find_formulation
 from opweave.formulations.memory_ordering.fusion import fuse
-
-PUBLISHED: tuple[tuple[str, int, int, int, str, str, str | None, str], ...] = (
-    ("NASNet-A", 4405, 3943, 3943, "1.51", "4.62", "nas/nasnetmobile_keras", "another NASNet"),
-    ("AmoebaNet-A", 10510, 7732, 7732, "0.80", "0.11", None, "not rebuilt"),
-    ("DARTS", 1764, 1764, 1764, "0.18", "0.09", None, "not rebuilt"),
-    ("RandWire 1", 5494, 4538, 4538, "73", "23", "nas/rwshared_0", "same family"),
-    ("RandWire 2", 6927, 6210, 6210, "25.04", "17.09", None, "not rebuilt"),
-    ("RandWire 3", 5255, 4777, 4777, "1.39", "1.22", None, "not rebuilt"),
-    ("HRNet-W18-small v1", 7936, 7936, 6368, "> 30,000", "0.96", "nas/paper_hrnet_w18_small_v1_256_cut", "rebuilt"),
-    ("HRNet-W18-small v2", 7936, 7752, 6432, "> 30,000", "5.01", None, "not rebuilt"),
-    ("HRNet-W32", 7936, 7808, 7296, "> 30,000", "3.20", None, "not rebuilt"),
-)
-"""Network; KB of RPO, HMCOS and the paper; seconds of HMCOS and the paper; our graph and its relation to theirs."""
-
-PUBLISHED_PROGRAM = (
-    ("published, partition only", "2,903", "213"),
-    ("published, with fusion", "402", "4.84"),
-    ("published, with pruning", "2,837", "210"),
-    ("published, with both", "590", "1.47"),
-)
-"""First row of Table IV."""
 
 
 @table(
@@ -45,16 +24,16 @@ PUBLISHED_PROGRAM = (
 )
 def paper(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Tables II and III."""
-    for name, rpo, hmcos, theirs, hmcos_seconds, their_seconds, file, what in PUBLISHED[3 if smoke else 0 :]:
+    for row in data("zhong")["networks"][3 if smoke else 0 :]:
         ours: tuple[object, ...] = ("-", "-", "-")
-        if file is not None:
-            problem = ow.MemoryOrdering(graph=ow.load(GRAPHS / f"{file}.json.gz"))
+        if "graph" in row:
+            problem = ow.MemoryOrdering(graph=ow.load(GRAPHS / f"{row['graph']}.json.gz"))
             with timed() as clock:
                 result = ow.solve(problem)
             baseline = ow.solve(problem, solver="rpo").objective
             proved = " proved" if result.status is ow.Status.OPTIMAL else ""
             ours = (kilobytes(baseline), kilobytes(result.objective) + proved, f"{clock.seconds:.3f}")
-        yield name, rpo, hmcos, theirs, hmcos_seconds, their_seconds, what, *ours
+        yield row["name"], *row["peaks"], *row["seconds"], row["about"], *ours
 
 
 @table(
@@ -64,7 +43,7 @@ def paper(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 )
 def table_iv(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Table IV: the integer program over steps, with and without fusion."""
-    yield from ((*row, "", "") for row in PUBLISHED_PROGRAM)
+    yield from ((*row, "", "") for row in data("zhong")["program"])
     whole = ow.MemoryOrdering(graph=ow.load(GRAPHS / "nas/paper_hrnet_w18_small_v1_256_cut.json.gz"))
     fused = fuse(whole).problem
     ow.list_formulations("memory_ordering")  # registers them

@@ -124,7 +124,7 @@ def layout(case: str) -> ow.MemoryLayout:
     if "/" not in case:
         return random_layout(int(case), max(2, int(case) // 2), seed=0)
     problem = ordering(case)
-    return ow.layout_of(problem, ow.solve(problem, solver="definition"))
+    return ow.MemoryLayout.of(problem, ow.solve(problem, solver="definition"))
 
 
 def pools(case: str) -> ow.MemoryLayout:

@@ -1,12 +1,11 @@
-"""Benchmarks of placement: real graphs, machines at home, measured profiles, wide nets, the sizes of "Moirai".
+"""Benchmarks of placement: real graphs, machines at home, wide nets, the sizes of "Moirai".
 
-Run ``python -m benchmarks.placement`` for everything, or name parts: ``real home measured rotary wide sizes coarse
-moirai``; ``--smoke`` uses only a few small graphs. Clusters are those of Table III of Zhang et al., "Moirai", and
-machines at home. Times of operators are rooflines, either from the devices' data sheets in single precision ("sheet"),
-or from the shares of them that are reached in practice (:data:`REACHED`), which Table IV uses; measured profiles keep
-their times. Neither choice is easier throughout: the second makes convolutional networks harder to prove, and
-transformers easier. Seconds are wall time of the solve with the referee's check; graphs are built and loops compiled
-before.
+Run ``python -m benchmarks.placement`` for everything, or name parts: ``real home rotary wide sizes coarse moirai``;
+``--smoke`` uses only a few small graphs. Clusters are those of Table III of Zhang et al., "Moirai", and machines at
+home. Times of operators are rooflines, either from the devices' data sheets in single precision ("sheet"), or from the
+shares of them that are reached in practice (:data:`REACHED`), which Table IV uses. Neither choice is easier throughout:
+the second makes convolutional networks harder to prove, and transformers easier. Seconds are wall time of the solve
+with the referee's check; graphs are built and loops compiled before.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from collections.abc import Iterator
 from itertools import product
 
 import opweave as ow
-from benchmarks import measured as profiles
 from benchmarks.generators import randomly_wired
 from benchmarks.networks import network
 from benchmarks.tables import GRAPHS, milliseconds, percent, reached, run_parts, table, timed
@@ -99,18 +97,6 @@ def home(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         yield graph.name, *result_cells(on_cluster(graph, "home"), 1.0 if smoke else 15.0)
 
 
-@table(
-    "Measured profiles, one port for each edge: makespan in ms",
-    f"profile | best known | its bound | others | {COLUMNS}",
-    note="Transfer times are reproduced to 0.08 % (short ones to 0.6 %), so values may differ by as much.",
-)
-def measured(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """The two measured profiles next to the best known values."""
-    for known in profiles.KNOWN[: 1 if smoke else None]:
-        cells = result_cells(profiles.measured(known.name), 1.0 if smoke else 90.0)
-        yield known.name, f"{known.best:g}", f"{known.bound:g}", known.others, *cells
-
-
 @table("Exported language models: makespan in ms, 60 s", f"graph | cluster | times | {COLUMNS}")
 def rotary(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Exported language models on both clusters."""
@@ -133,7 +119,7 @@ def main() -> None:
     """Run the parts that are named on the command line."""
     from benchmarks.placement_moirai import coarse, moirai, sizes
 
-    run_parts(__doc__, real, home, measured, rotary, wide, sizes, coarse, moirai, warm_up=warm_up)
+    run_parts(__doc__, real, home, rotary, wide, sizes, coarse, moirai, warm_up=warm_up)
 
 
 if __name__ == "__main__":

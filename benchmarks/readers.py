@@ -1,16 +1,18 @@
-"""Published instances as placements: flexible job shops, and device placement of msr-fiddle/dnn-partitioning.
+"""Published instances as placements: task graphs, flexible job shops, and msr-fiddle/dnn-partitioning.
 
-The files are those of their collections, which are trusted: a broken one ends in an error of Python. Sources:
-Mastrolilli's and SchedulingLab's collections (``.fjs``), PyJobShop/Experiments (the matrix), and Tarnawski et al.,
-"Efficient Algorithms for Device Placement of DNN Graph Operators" (NeurIPS 2020).
+The files are those of their collections, which are trusted: a broken one ends in an error of Python. Sources: the
+Standard Task Graph Set of Kasahara's laboratory, Mastrolilli's and SchedulingLab's collections (``.fjs``),
+PyJobShop/Experiments (the matrix), and Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph
+Operators" (NeurIPS 2020).
 """
 
 from __future__ import annotations
 
+import os
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import opweave as ow
 from opweave.adapters.files import read_json
@@ -20,6 +22,57 @@ ANY_RATE = 1e30
 
 Choice = dict[int, float]
 """The time of an operation on each machine that can run it."""
+
+
+class Entry(NamedTuple):
+    """An instance of a public set: its name, what makes its problem, and the best objective known, or what tells it."""
+
+    name: str
+    make: Callable[[], ow.extend.Problem[Any, Any]]
+    known: float | Callable[[Any], float] | None = None
+
+
+def folder_of(collection: str) -> Path:
+    """The folder of a collection's files, in the folder that the environment variable ``OPWEAVE_INSTANCES`` names."""
+    return Path(os.environ.get("OPWEAVE_INSTANCES", "instances")) / collection
+
+
+def on_machines(
+    name: str, before: Mapping[str, Sequence[str]], seconds: Mapping[str, Mapping[str, float]]
+) -> ow.Placement:
+    """Tasks after others, with their times on the machines that can run them; nothing has to be sent."""
+    machines = sorted({machine for row in seconds.values() for machine in row}, key=lambda each: (len(each), each))
+    operators = [
+        ow.Operator(id=task, kind="task", inputs=[f"of {each}" for each in earlier], outputs=[f"of {task}"])
+        for task, earlier in before.items()
+    ]
+    return ow.Placement(
+        graph=ow.OpGraph(
+            name=name, operators=operators, tensors=[ow.Tensor(id=f"of {task}", bytes=0) for task in before]
+        ),
+        cluster=ow.Cluster(devices=[ow.Device(name=each) for each in machines], rates=[ANY_RATE] * len(machines)),
+        costs=ow.Costs.from_table(seconds),
+        transfers="delay",
+    )
+
+
+def read_task_graph(text: str, machines: int, name: str = "task graph") -> ow.Placement:
+    r"""Read a graph of the Standard Task Graph Set for equal machines; a unit of time is a second.
+
+    A line has the number of a task, its time, the number of its predecessors, and these. The first task and the last
+    one stand for the beginning and the end, and are left out.
+
+    Examples
+    --------
+    >>> read_task_graph("2\n 0 0 0\n 1 4 1 0\n 2 5 2 0 1\n 3 0 1 2\n# end", 1).known_seconds
+    {'task1': {'machine1': 4.0}, 'task2': {'machine1': 5.0}}
+    """
+    rows = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    last = int(rows[0][0])
+    tasks = [row for row in rows[1:] if 1 <= int(row[0]) <= last]
+    before = {f"task{row[0]}": [f"task{each}" for each in row[3:] if each != "0"] for row in tasks}
+    seconds = {f"task{row[0]}": {f"machine{k + 1}": float(row[1]) for k in range(machines)} for row in tasks}
+    return on_machines(name, before, seconds)
 
 
 def load_job_shop(path: Path) -> ow.Placement:
@@ -43,29 +96,18 @@ def read_job_shop(text: str, name: str = "job shop") -> ow.Placement:
     """
     rows = [line.split() for line in text.splitlines() if line.strip()]
     if len(rows[0]) == 1:
-        machines, times = int(rows[1][0]), iter(rows[3:])
+        times = iter(rows[3:])
         jobs = [[_able(enumerate(map(float, next(times)))) for _ in range(int(size))] for size in rows[2]]
     else:
-        machines = int(rows[0][1])
         jobs = [list(_operations(row)) for row in rows[1:]]
         first = min(k for job in jobs for choice in job for k in choice)
         jobs = [[{k - min(first, 1): time for k, time in choice.items()} for choice in job] for job in jobs]
-    operators, tensors, table = [], [], {}
+    before, seconds = {}, {}
     for j, job in enumerate(jobs, start=1):
         for i, choice in enumerate(job, start=1):
-            before = (f"of job{j}.{i - 1}",) if i > 1 else ()
-            made = f"of job{j}.{i}"
-            tensors.append(ow.Tensor(id=made, bytes=0))
-            operators.append(ow.Operator(id=f"job{j}.{i}", kind="operation", inputs=before, outputs=(made,)))
-            table[f"job{j}.{i}"] = {f"machine{k + 1}": time for k, time in choice.items()}
-    return ow.Placement(
-        graph=ow.OpGraph(name=name, operators=operators, tensors=tensors),
-        cluster=ow.Cluster(
-            devices=[ow.Device(name=f"machine{k + 1}") for k in range(machines)], rates=[ANY_RATE] * machines
-        ),
-        costs=ow.Costs.from_table(table),
-        transfers="delay",
-    )
+            before[f"job{j}.{i}"] = [f"job{j}.{i - 1}"] if i > 1 else []
+            seconds[f"job{j}.{i}"] = {f"machine{k + 1}": time for k, time in choice.items()}
+    return on_machines(name, before, seconds)
 
 
 def _able(times: Iterator[tuple[int, float]]) -> Choice:

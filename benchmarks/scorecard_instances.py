@@ -1,17 +1,14 @@
 """The instances of the scorecard: all problems, and users' rules in the five problems of the papers.
 
-Public instances in folders that environment variables name: MiniMalloc's in ``OPWEAVE_MINIMALLOC``, flexible
-job shops in ``OPWEAVE_JOB_SHOPS``.
+Public instances lie in the folder that the environment variable ``OPWEAVE_INSTANCES`` names.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import opweave as ow
@@ -20,7 +17,7 @@ from benchmarks.generators import Builder, layered_dag, randomly_wired, scattere
 from benchmarks.measured import measured
 from benchmarks.memory_layout import family, pooled, random_layout
 from benchmarks.networks import network
-from benchmarks.readers import load_job_shop
+from benchmarks.readers import folder_of, load_job_shop
 from benchmarks.serving import case as helix
 from benchmarks.serving import random_case
 from benchmarks.shapes import batched_mappings, in_tree, series_parallel, skips, slicings, times, unlike
@@ -282,19 +279,18 @@ def handhelds(name: str, devices: int) -> ow.Placement:
     return ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster))
 
 
-def foreign(variable: str, name: str) -> AnyProblem:
+def foreign(collection: str, name: str) -> AnyProblem:
     """A public instance; FileNotFoundError where it is not at hand."""
-    folder = Path(os.environ.get(variable, "instances"))
-    found = next(iter(sorted(folder.glob(f"{name}*"))), None)
-    if found is None:
-        raise FileNotFoundError(f"{variable} names no folder with {name}")
-    return ow.load_lifetimes(found) if found.suffix == ".csv" else load_job_shop(found)
+    found = folder_of(collection) / name
+    if not found.exists():
+        raise FileNotFoundError(f"{found} is not there; OPWEAVE_INSTANCES names the folder of public instances")
+    return ow.MemoryLayout.from_csv(found) if found.suffix == ".csv" else load_job_shop(found)
 
 
 def listed(problem: ow.MemoryOrdering) -> ow.MemoryLayout:
     """The lifetimes of the order as given."""
     order = ow.Ordering(order=[op.id for op in problem.graph.operators])
-    return ow.layout_of(problem, order)
+    return ow.MemoryLayout.of(problem, order)
 
 
 def of_batches(name: str, operators: int, seed: int) -> AnyProblem:
@@ -342,7 +338,7 @@ PLACEMENTS: dict[str, Make] = {
     "100 tasks on 8 equal machines": partial(equal_machines, 100, 8, 0.06, 40),
     "GoogLeNet, measured": partial(measured, "GoogLeNet"),
     "yolov5x, measured": partial(measured, "yolov5x"),
-    "flexible job shop 210": partial(foreign, "OPWEAVE_JOB_SHOPS", "210.txt"),
+    "flexible job shop 210": partial(foreign, "fjsp", "210.txt"),
 }
 
 OTHERS: dict[str, Mapping[str, Make]] = {
@@ -373,7 +369,7 @@ OTHERS: dict[str, Mapping[str, Make]] = {
         "RandWire training as listed": lambda: listed(
             ow.MemoryOrdering(graph=graph_of("torch/randwire_ws32_c78.train"))
         ),
-        "MiniMalloc I": partial(foreign, "OPWEAVE_MINIMALLOC", "I.1048576.csv"),
+        "MiniMalloc I": partial(foreign, "minimalloc", "I.1048576.csv"),
     },
     "serving": {
         "Helix, 24 devices": lambda: helix("24 devices")[0],

@@ -31,5 +31,5 @@ problem = ow.Placement(
 print(ow.solve(problem).status.value)
 found = ow.conflict(problem)
 print(found)
-for mend in found.mends:
-    print(f"{mend.words}: then {1e3 * ow.solve(mend.problem).objective:.0f} ms")
+for repair in found.repairs:
+    print(f"{repair.words}: then {1e3 * ow.solve(repair.problem).objective:.0f} ms")

@@ -8,8 +8,7 @@ models and machines
 problems and their solutions
     ``MemoryOrdering`` (``Ordering``), ``Placement`` (``Schedule``), ``BatchedMapping`` (``BatchedSchedule``),
     ``Pipeline`` (``Stages``), ``Slicing`` (``Slices``), ``MemoryLayout`` (``Layout`` of every ``Lifetime`` in a
-    ``Pool``), ``ServingFlow`` (``LayerBlocks`` over a ``layer_chain``); ``layout_of``, ``load_lifetimes``,
-    ``load_problem``
+    ``Pool``), ``ServingFlow`` (``LayerBlocks`` over a ``layer_chain``); ``load_problem``
 side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
@@ -82,7 +81,6 @@ if TYPE_CHECKING:
     from opweave import extend, results
     from opweave.adapters import cluster, clusters, keras, llm, onnx, runtimes, torch
     from opweave.adapters.costs.calibrate import calibrate
-    from opweave.adapters.graphs.lifetimes import load_lifetimes
     from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
     from opweave.adapters.onnx import *  # noqa: F403  (its names can be reached without it)
     from opweave.adapters.report.curves import progress_figure
@@ -96,7 +94,6 @@ if TYPE_CHECKING:
     from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
     from opweave.problems.cluster import Cluster, Device
     from opweave.problems.costs import Costs, Efficiency
-    from opweave.problems.layout_of import layout_of
     from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
     from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
     from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
@@ -186,13 +183,11 @@ __all__ = [
     "geometry",
     "keras",
     "layer_chain",
-    "layout_of",
     "list_formulations",
     "list_solvers",
     "llm",
     "load",
     "load_costs",
-    "load_lifetimes",
     "load_problem",
     "load_result",
     "onnx",
@@ -221,7 +216,6 @@ _LAZY = (*_NAMESPACES, "cluster", "clusters", "llm")
 
 _HOMES = {
     "adapters.costs.calibrate": ("calibrate",),
-    "adapters.graphs.lifetimes": ("load_lifetimes",),
     "adapters.load": ("geometry", "load", "load_costs", "load_problem", "load_result"),
     "adapters.report.curves": ("progress_figure",),
     "adapters.report.views": ("explain",),
@@ -232,7 +226,6 @@ _HOMES = {
     "problems.batched_mapping.spec": ("Batch", "BatchedMapping", "BatchedSchedule"),
     "problems.cluster": ("Cluster", "Device"),
     "problems.costs": ("Costs", "Efficiency"),
-    "problems.layout_of": ("layout_of",),
     "problems.memory_layout.spec": ("Layout", "Lifetime", "MemoryLayout", "Pool"),
     "problems.memory_ordering.spec": ("MemoryOrdering", "Ordering"),
     "problems.pipeline.spec": ("Pipeline", "Stage", "Stages"),

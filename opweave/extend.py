@@ -11,13 +11,13 @@ checking a plan
     ``Violation``, ``Timeline``, ``Recorder``, ``Resource``, ``Names``, ``ActivityKind``, ``BEFORE``, ``NEVER``,
     ``within_memory``
 models
-    ``Formulation``, ``register_formulation``, ``LinearModel``, ``Linear``
+    ``Model`` is what ``extend`` receives; ``Formulation``, ``register_formulation``, ``LinearModel``, ``Linear``
 solvers
     ``Run``, ``Outcome``, ``trivial_bound``
 """
 
 from opweave.formulations.formulation import Formulation, register_formulation
-from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.modeling.linear import Linear, Model
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.problem import Problem
 from opweave.problems.rules import within_memory
@@ -40,6 +40,7 @@ __all__ = [
     "Linear",
     "LinearModel",
     "Many",
+    "Model",
     "Name",
     "Names",
     "Outcome",

@@ -11,7 +11,7 @@ from opweave.problems.solution import Evaluation
 from opweave.solvers.constraint_table import HonouredConstraints
 from opweave.solvers.engines.registration import FormulationInfo
 from opweave.solvers.questions.compare import Comparison
-from opweave.solvers.questions.conflict import Conflict, Mend, Proof
+from opweave.solvers.questions.conflict import Conflict, Proof, Repair
 from opweave.solvers.questions.pareto import Front
 from opweave.solvers.questions.sweep import Sweep
 from opweave.solvers.registry import SolverInfo
@@ -27,10 +27,10 @@ __all__ = [
     "Front",
     "HonouredConstraints",
     "Incumbent",
-    "Mend",
     "ModelFile",
     "Progress",
     "Proof",
+    "Repair",
     "Rows",
     "SolverInfo",
     "Sweep",

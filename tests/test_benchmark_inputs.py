@@ -1,22 +1,17 @@
-"""The graphs and profiles that the placement benchmarks run on are what they say."""
+"""The graphs, profiles and public sets that benchmarks run on are what they say."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
 
 import opweave as ow
+from benchmarks import pipedream, yardstick
 from benchmarks.measured import KNOWN, MILLISECONDS, measured, profile
 from benchmarks.readers import read_calls, read_job_shop
-from benchmarks.transformers import TABLE_IV, size_of, transformer
-
-
-@pytest.mark.parametrize("size", TABLE_IV, ids=[size.name for size in TABLE_IV])
-def test_the_law_of_table_iv(size) -> None:
-    assert size.layers * (12 * size.heads + 11) == size.operators
-    assert size.width % size.heads == 0
-    number, unit = float(size.name.split()[1][:-1]), {"M": 1e6, "B": 1e9}[size.name[-1]]
-    assert 12 * size.layers * size.width**2 == pytest.approx(number * unit, rel=0.1)
+from benchmarks.transformers import size_of, transformer
 
 
 def test_a_generated_transformer() -> None:
@@ -79,3 +74,38 @@ def test_latency_is_that_of_one_call_for_each_accelerator() -> None:
     assert problem.cluster.rates[0] == pytest.approx(1e9)
     # 1 on an accelerator: 3 + 2 out; 2 on the host: 10; 3 on the other accelerator: 1 in + 4
     assert ow.solve(problem, time_limit=5).objective == pytest.approx(0.020)
+
+
+def test_published_partitions_are_compared_in_one_model_of_costs(tmp_path) -> None:
+    profile, code = tmp_path / "profiler/x/profiles/net", tmp_path / "runtime/x/models/net/gpus=3"
+    rows = (1, "Input", 90, 9e9), (2, "Conv2d", 3, 1e6), (3, "ReLU", 1, "[4e5; 1e5]"), (4, "Linear", 1, 1)
+    line = (
+        "node{} -- {}(1) -- forward_compute_time=1.0, backward_compute_time={}, activation_size={}, parameter_size=8.0"
+    )
+    text = "\n".join([*(line.format(*row) for row in rows), *(f"\tnode{v} -- node{v + 1}" for v in (1, 2, 3))])
+    ranks = json.dumps({"module_to_stage_map": [0, 1, 1], "stage_to_rank_map": {"0": [0, 1], "1": [2]}})
+    layers = {f"stage{k}.py": f"  self.layer1 = torch.nn.{kind}(1)" for k, kind in enumerate(("Conv2d", "Linear"))}
+    for folder, files in (profile, {"graph.txt": text}), (code, {"hybrid_conf.json": ranks, **layers}):
+        folder.mkdir(parents=True)
+        for name, content in files.items():
+            (folder / name).write_text(content)
+    (entry,) = pipedream.entries(tmp_path)
+    assert entry.known(entry.make()) == pytest.approx(3e-3)  # 4 + 2 ms on two devices; 2 ms and 1 MB on the third
+    assert ow.solve(entry.make()).objective <= 3e-3 * (1 + 1e-9)
+
+
+def test_a_solver_of_ones_own_takes_part_in_a_yardstick(tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "Optimal").mkdir()
+    (tmp_path / "a_b.stg").write_text("2\n 0 0 0\n 1 4 1 0\n 2 5 1 0\n 3 0 2 1 2\n# end\n")
+    (tmp_path / "Optimal/of_OPT.csv").write_text("a_b.stg,2,4,5\n")
+    (tmp_path / "yards_own.py").write_text(
+        "import opweave as ow\n@ow.solver_for(ow.Placement, name='one_by_one', about='all on the first')\n"
+        "def run(problem, run):\n    return ow.solve(problem, solver='one_device').plan\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["stg", "--solver", "one_by_one", "--import", "yards_own", "--latex", "--folder"]
+    monkeypatch.setattr("sys.argv", ["yardstick", *words, str(tmp_path)])
+    yardstick.main()
+    printed = capsys.readouterr().out
+    assert "a\\_b, 2 machines & 5 & 9 &" in printed
+    assert "1 worse; +80.00 % on average" in printed

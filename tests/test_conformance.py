@@ -24,17 +24,14 @@ from tests.strategies.pipeline import pipelines
 from tests.strategies.serving_flow import serving_flows
 from tests.strategies.slicing import slicings
 from tests.strategies.specs import memory_orderings, placements
-from tests.tiny import PROBLEMS
+from tests.tiny import ENGINES_IN_CHILD_PROCESSES, PROBLEMS, named
 
 PLANLESS = {
     "bound": "proves a bound only",
     "prices": "proves a bound only",
     "best_device": "the whole batch does not fit",
     "layers": "the operators do not run one after the other",
-    **dict.fromkeys(
-        ("layers_equal", "layers_by_free_memory", "llama_fit"),
-        "the operators belong to no layers",
-    ),
+    **dict.fromkeys(("layers_equal", "layers_by_free_memory", "llama_fit"), "the operators belong to no layers"),
     "executorch": "does not spill to another pool",
 }
 """Solvers that have no plan for the problems of tests.tiny, and why."""
@@ -44,9 +41,6 @@ BLOCKING = {"calls"}
 
 REFUSING = {"partition", "moirai", "memory_layout-exact", *BLOCKING}
 """Solvers that say at once that they do not take these problems."""
-
-ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}
-"""A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
 
 FEW = {"population": 8, "generations": 4}
 SHORT = {"pymoo": FEW, "geneflow": FEW}
@@ -101,10 +95,10 @@ ROWS = [row for row in ow.list_solvers() if row.name not in ENGINES_IN_CHILD_PRO
 PROVERS = [row for row in ROWS if row.proves == "optimum" and row.name not in PLANLESS]
 
 
-INSTANCES = 24
+INSTANCES = 15
 """Instances of each problem on which all its solvers are judged."""
 
-AGAIN = 4
+AGAIN = 2
 """The last so many are solved twice with one seed."""
 
 
@@ -123,10 +117,6 @@ def drawn(kind: str) -> list[tuple[ow.extend.Problem, float | None]]:
     return found
 
 
-def named(row: ow.results.SolverInfo) -> str:
-    return f"{row.problem}-{row.name}"
-
-
 def solve_or_skip(problem: ow.extend.Problem, solver: str, **arguments: object) -> ow.Result | None:
     """Solve; an honest refusal of a feature or constraint is no failure."""
     try:
@@ -136,7 +126,8 @@ def solve_or_skip(problem: ow.extend.Problem, solver: str, **arguments: object) 
 
 
 def check(problem: ow.extend.Problem, result: ow.Result, optimum: float | None) -> None:
-    """What holds for every result, whatever the solver."""
+    """What holds for every result, whatever the solver; a claim that the referee does not confirm ends as an error."""
+    assert result.termination is not ow.results.Termination.ENGINE_ERROR, result.reason
     if result.solution is not None:
         assert optimum is not None
         assert result.verified
@@ -192,7 +183,7 @@ def test_an_easy_problem_is_never_left_without_a_plan(row: ow.results.SolverInfo
 
 
 @pytest.mark.parametrize("row", [row for row in PROVERS if row.problem == "memory_ordering"], ids=named)
-@settings(max_examples=10, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(problem=memory_orderings(5, contradictory=True))
 def test_contradictory_constraints_are_infeasible(row: ow.results.SolverInfo, problem: ow.MemoryOrdering) -> None:
     assume(problem.constraints)
@@ -204,7 +195,7 @@ def test_contradictory_constraints_are_infeasible(row: ow.results.SolverInfo, pr
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS.keys())
 def test_auto_is_never_worse_than_a_simple_plan(subject: Subject) -> None:
-    for problem, _ in drawn(subject.kind)[-12:]:
+    for problem, _ in drawn(subject.kind)[-6:]:
         best = ow.solve(problem).objective
         for name in subject.baselines.split():
             baseline = solve_or_skip(problem, name)

@@ -16,7 +16,7 @@ from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
 from tests.oracles.serving_flow import best_serving
 from tests.test_own_constraints import best_whole_slices
-from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
+from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS, row_of, under
 
 DEVICES = [device.name for device in CLUSTER.devices]
 EXACT = 1 + 1e-6
@@ -101,10 +101,6 @@ def write(model, rule) -> None:
 TOLD = {kind: type(f"Told{kind.__name__}", (kind,), {}) for kind in (Few, Apart, NotFirst, NotTogether, NotBefore)}
 for told in TOLD.values():
     ow.express(told, "model")(write)
-
-
-def under(problem: ow.extend.Problem, *rules: ow.Constraint) -> ow.extend.Problem:
-    return problem.model_copy(update={"constraints": rules})
 
 
 def told_of(rule: ow.Constraint) -> ow.Constraint:
@@ -192,8 +188,7 @@ def test_three_ways_of_writing_a_rule_mean_the_same(kind: str, solver: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["placement", "pipeline"])
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("most", range(3))
+@pytest.mark.parametrize(("device", "most"), [("d", 0), ("e", 0), ("d", 2)])
 def test_violations_alone_agree_with_brute_force(kind: str, device: str, most: int) -> None:
     rule = Few(device=device, most=most)
     for solver in ("auto", "highs"):
@@ -219,7 +214,7 @@ def test_the_plan_that_an_engine_alone_knows_counts_only_if_it_obeys_the_rows() 
         model.add(model.objective <= 1.5 * free.objective)
         late(model, problem)
 
-    assert ow.solve(problem, extend=no_longer).status is ow.Status.INFEASIBLE
+    assert ow.solve(problem, solver="highs", extend=no_longer).status is ow.Status.INFEASIBLE
 
 
 def test_rules_about_times_are_never_proved_by_violations_alone() -> None:
@@ -276,15 +271,8 @@ def test_what_a_rule_looks_at_is_what_its_refusal_rests_on() -> None:
 
 @pytest.mark.parametrize("kind", [ow.Placement, ow.Pipeline])
 def test_a_rule_that_reads_many_operators_still_gets_a_plan(kind: type[ow.extend.Problem]) -> None:
-    names = [f"o{k}" for k in range(40)]
-    tensors = [ow.Tensor(id=name, bytes=0) for name in ["x", *names]]
-    operators = [
-        ow.Operator(id=name, inputs=[before], outputs=[name])
-        for before, name in zip(["x", *names], names, strict=False)
-    ]
-    seconds = {name: {"d": 1.0, "e": 3.0} for name in names}
-    graph = ow.OpGraph(tensors=tensors, operators=operators)
-    problem = kind(graph=graph, cluster=CLUSTER, costs=ow.Costs.from_table(seconds))
+    seconds = {f"o{k}": {"d": 1.0, "e": 3.0} for k in range(40)}
+    problem = kind(graph=row_of(40, size=0), cluster=CLUSTER, costs=ow.Costs.from_table(seconds))
     result = ow.solve(under(problem, Few(device="d", most=3)), time_limit=1.0)
     assert result.solution is not None, result.reason
     assert result.verified

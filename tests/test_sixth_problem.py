@@ -110,7 +110,7 @@ def test_a_conflict_says_how_many_bytes_are_missing() -> None:
     """In a quarter of their bytes, the parameters take 600."""
     found = ow.conflict(THREE.model_copy(update={"memory_bytes": 590}))
     assert [item.name for item in found.items] == ["memory_bytes=590 bytes"]
-    assert [(mend.words, mend.least) for mend in found.mends] == [("10 bytes more in memory_bytes", True)]
+    assert [(repair.words, repair.least) for repair in found.repairs] == [("10 bytes more in memory_bytes", True)]
     assert ow.conflict(THREE).status == "feasible"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import opweave as ow
-from tests.tiny import PROBLEMS
+from tests.tiny import PROBLEMS, under
 
 
 class Broken(ow.Constraint):
@@ -44,14 +44,10 @@ UnknownArc = type("UnknownArc", (Quiet,), {})
 ow.express(UnknownArc, "order_arcs")(lambda problem, rule: [("a", "d")])
 
 
-def under(kind: str, rule: ow.Constraint) -> ow.extend.Problem:
-    return PROBLEMS[kind].model_copy(update={"constraints": (rule,)})
-
-
 @pytest.mark.parametrize("arguments", [{"solver": "highs"}, {"solver": "auto", "threads": 2}], ids=str)
 @pytest.mark.parametrize("kind", ["memory_ordering", "placement", "batched_mapping", "pipeline", "slicing"])
 def test_a_rule_that_raises_is_named(kind: str, arguments: dict[str, object]) -> None:
-    problem = under(kind, Broken())
+    problem = under(PROBLEMS[kind], Broken())
     if (kind, arguments["solver"]) == ("slicing", "auto"):
         return  # the first objection is enough to refuse each of its few choices of devices
     with pytest.raises(ow.RuleError, match=r"Broken\.violations raised KeyError: 'b'") as caught:
@@ -62,8 +58,8 @@ def test_a_rule_that_raises_is_named(kind: str, arguments: dict[str, object]) ->
 def test_the_referee_names_it_too() -> None:
     plan = ow.solve(PROBLEMS["pipeline"]).solution
     with pytest.raises(ow.RuleError, match=r"Broken\.violations raised KeyError"):
-        under("pipeline", Broken()).evaluate(plan)
-    row = ow.compare(under("pipeline", Broken()), ["highs"]).rows[0]
+        under(PROBLEMS["pipeline"], Broken()).evaluate(plan)
+    row = ow.compare(under(PROBLEMS["pipeline"], Broken()), ["highs"]).rows[0]
     assert row.refusal is not None
     assert "Broken.violations raised KeyError" in row.refusal
 
@@ -81,14 +77,14 @@ def test_the_referee_names_it_too() -> None:
 )
 def test_an_expression_that_raises_is_named(rule: ow.Constraint, kind: str, solver: str) -> None:
     with pytest.raises(ow.RuleError, match=f"of {type(rule).__name__}.* raised ZeroDivisionError") as caught:
-        ow.solve(under(kind, rule), solver=solver)
+        ow.solve(under(PROBLEMS[kind], rule), solver=solver)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 @pytest.mark.parametrize("kind", ["memory_ordering", "placement", "slicing"])
 def test_arcs_name_operators_of_the_graph(kind: str) -> None:
     with pytest.raises(ow.InvalidInputError, match=r"UnknownArc for 'order_arcs' gave \('a', 'd'\)"):
-        ow.solve(under(kind, UnknownArc()))
+        ow.solve(under(PROBLEMS[kind], UnknownArc()))
 
 
 @pytest.mark.parametrize("solver", ["auto", "highs"])

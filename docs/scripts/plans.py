@@ -114,7 +114,7 @@ def memory_layout() -> Figure:
         graph=ow.load(GRAPHS / "keras/DenseNet121.json.gz"), in_place="any"
     )
     return ow.solve(
-        ow.layout_of(problem, ow.solve(problem, time_limit=20)), time_limit=20
+        ow.MemoryLayout.of(problem, ow.solve(problem, time_limit=20)), time_limit=20
     ).plot()
 
 

@@ -55,7 +55,10 @@ class Node:
         Further constants that the node reads.
     looks, changes
         Keys of the state (variables, tables) that the node reads, and of the state that it changes: it runs after
-        earlier changes, and a change also after earlier reads.
+        earlier changes, and a change also after earlier reads. A key that is a text, the name of a variable, keeps
+        its nodes on one device.
+    names
+        Keys of the state of which the node makes a handle.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Node:
     weights: Sequence[Hashable] = ()
     looks: Sequence[Hashable] = ()
     changes: Sequence[Hashable] = ()
+    names: Sequence[Hashable] = ()
     bodies: Sequence[OpGraph] = ()
 
 
@@ -145,9 +149,15 @@ def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
     owner = {node.outputs[0]: node.inputs[0] for node in planned if _is_alias(node, values)}
     owner |= {key: value.owner for key, value in values.items() if value.owner is not None}
     content: dict[str, object] = {"name": parts.name}
+    taken, state = [ids.take(each.name) for each in planned], dict[str, dict[str, None]]()
+    for node, own in zip(planned, taken, strict=True):
+        for key in (*node.looks, *node.changes, *node.names):
+            if isinstance(key, str):
+                state.setdefault(key, {})[own] = None
+    content["together"] = [list(group) for group in state.values() if len(group) > 1]
     try:
         content["operators"] = [
-            _operator(each, ids.take(each.name), name, fixed, source, inplace_kinds) for each in planned
+            _operator(each, own, name, fixed, source, inplace_kinds) for each, own in zip(planned, taken, strict=True)
         ]
         content["tensors"] = [
             _tensor(values[key], name[key], name.get(owner.get(key))) for key in used if key not in fixed

@@ -67,7 +67,7 @@ def load(
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
         Sizes for open dimensions of an ONNX model, for example ``{"batch": 1}``, ``{"x:2": 224}`` or ``{"*": 1}`` (see
-        :mod:`opweave.adapters.dims`), or of a Keras model, for example
+        :mod:`opweave.adapters.graphs.dims`), or of a Keras model, for example
         ``{"batch": 1, "height": 224, "width": 224}`` (see :mod:`opweave.adapters.keras.read`).
     inputs
         Example inputs of an ONNX model, by name: arrays, or lists of arrays for sequences. They fix open dimensions,

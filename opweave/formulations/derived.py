@@ -6,10 +6,9 @@ one, and the conversion of its solutions back.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Generic, TypeVar
 
 from opweave.problems.limits import DEFAULT_LIMITS
@@ -26,26 +25,18 @@ def once(work_out: Callable[[ProblemT], ValueT]) -> Callable[[ProblemT], ValueT]
 
     Values are shared, so callers must not change them.
     """
-    known: dict[int, tuple[weakref.ref[ProblemT], ValueT]] = {}
+    key = f"{work_out.__module__}.{work_out.__qualname__}"
 
     @wraps(work_out)
     def asked(problem: ProblemT) -> ValueT:
-        key = id(problem)
-        there = known.get(key)
-        if there is not None and there[0]() is problem:
-            return there[1]
-        with collector_paused():
-            value = work_out(problem)
-        known[key] = (weakref.ref(problem, partial(_forget, known, key)), value)
+        kept = problem.__dict__  # cached views are there, too; copies and pickles leave them out
+        if key not in kept:
+            with collector_paused():
+                kept[key] = work_out(problem)
+        value: ValueT = kept[key]
         return value
 
     return asked
-
-
-def _forget(known: dict[int, tuple[weakref.ref[ProblemT], ValueT]], key: int, gone: weakref.ref[ProblemT]) -> None:
-    """Drop the value of a dead problem, unless another problem has its address by now."""
-    if key in known and known[key][0] is gone:
-        del known[key]
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,8 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
         ``"model"``: ``function(model, constraint)`` adds constraints to the model of any formulation, for all engines
         and "auto": ``model.add(...)``. They compare model variables: ``model.on(op, device)``, ``model.start(op)``,
         ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``, ``model.batch(op, device)``,
-        ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``, ``model.held(device)`` and
-        ``model.objective``; ``model.problem`` is the problem.
+        ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``, ``model.held(device)``,
+        ``model.stages()`` and ``model.objective``; ``model.problem`` is the problem.
 
         A formulation's name: ``function(formulation, model, constraint)`` does the same for that one alone.
 

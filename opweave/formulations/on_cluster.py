@@ -17,7 +17,7 @@ from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin, means
 from opweave.problems.graph import OpGraph
-from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.graph_arrays import Adjacency, united
 from opweave.problems.words import counted, together
 
 ArraysT = TypeVar("ArraysT")
@@ -114,18 +114,12 @@ def on_cluster(problem: problems.ClusterProblem) -> dict[str, Any]:
 
 def tied(graph: OpGraph, constraints: Sequence[Constraint]) -> IntArray:
     """Number of the group into which Colocate ties each operator; an operator may be alone. Shape (operators,)."""
-    together = [each for each in constraints if means(each, Colocate)]
+    together = [each.ops for each in constraints if means(each, Colocate)]
     if not together:
         return np.arange(len(graph.operators), dtype=np.int64)
-    import networkx as nx  # importing takes a tenth of a second, and most problems tie no operators
-
-    ties = nx.Graph()
-    ties.add_nodes_from(range(len(graph.operators)))
-    for constraint in together:
-        nx.add_path(ties, [graph.operator_index[name] for name in constraint.ops])
     group = np.zeros(len(graph.operators), dtype=np.int64)
-    for number, members in enumerate(nx.connected_components(ties)):
-        group[list(members)] = number
+    for number, members in enumerate(united(graph.operator_index, together)):
+        group[members] = number
     return group
 
 

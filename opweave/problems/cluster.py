@@ -34,11 +34,7 @@ from opweave.problems.words import counted, did_you_mean, repeated
 
 
 def _ascending(sizes: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    if sizes is None:
-        return None
-    if repeated(sizes) is not None:
-        raise ValueError("a batch size is listed more than once")
-    return tuple(sorted(sizes))
+    return None if sizes is None else tuple(sorted({*sizes}))
 
 
 def _number_or_matrix(value: object) -> str:
@@ -81,7 +77,7 @@ class Device(HasHtml, Spec):
     watts
         Power draw when idle and when running; None when unknown.
     group
-        Name of the hardware type. Devices of one group must be identical except for their names.
+        Name of the hardware type, a label.
 
     Examples
     --------
@@ -139,8 +135,7 @@ class Cluster(ShownInNotebooks, Spec):
     Raises
     ------
     InvalidSpecError
-        For duplicate names, a matrix of the wrong size, links described in no way or in several ways, and devices
-        of one group that differ.
+        For duplicate names, a matrix of the wrong size, and links described in no way or in several ways.
 
     Notes
     -----
@@ -173,13 +168,6 @@ class Cluster(ShownInNotebooks, Spec):
         if twice is not None:
             raise ValueError(f"device name {twice!r} is used more than once; names must be unique")
         self._check_links()
-        first: dict[str, Device] = {}
-        for device in self.devices:
-            if device.group is not None and not first.setdefault(device.group, device).alike(device):
-                raise ValueError(
-                    f"devices {first[device.group].name!r} and {device.name!r} share group {device.group!r} but "
-                    "differ; the devices of a group must be identical except for their names"
-                )
         for field in ("bandwidth", "rates", "shared", "latency"):
             check_plausible("the cluster", field, np.asarray(getattr(self, field) or 0.0).ravel().tolist())
         return self

@@ -17,7 +17,8 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from opweave.problems.errors import InvalidInputError, blaming
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
-from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged
+from opweave.problems.spec import Bytes, Count, Many, Name
+from opweave.problems.tagged import Tagged, read_tagged
 from opweave.problems.words import refuse_unknown, repeated
 
 if TYPE_CHECKING:

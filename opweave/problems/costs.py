@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError, warn_once_built
@@ -20,13 +20,13 @@ from opweave.problems.spec import (
     FrozenDict,
     Many,
     Name,
+    SecondsGrid,
     SecondsOrNone,
     Share,
     Spec,
     Table,
     preset,
 )
-from opweave.problems.units import read_time
 from opweave.problems.words import counted, repeated
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ MAX_SECONDS = 1e15
 
 IMPLAUSIBLE_SECONDS = 10.0
 """A time that the shortest operator of a model hardly takes on anything that runs one."""
-
-Entry = float | None
-"""Seconds; None when unknown."""
 
 
 class Efficiency(Spec):
@@ -89,44 +86,33 @@ class Costs(ShownInNotebooks, Spec):
     >>> costs = Costs.from_table({"conv1": {"a": {1: 0.001, 4: 0.003}, "b": 0.002}})
     >>> costs.seconds("conv1", "a", batch=4)
     0.003
-    >>> costs.missing(["conv1"], ["a", "b"], batch=4)
-    (('conv1', 'b'),)
     """
 
     schema_version: Literal[1] = 1
     operators: Many[Name]
     devices: Many[Name]
     batches: Annotated[Many[Count], Field(min_length=1)] = preset((1,))
-    table: tuple[tuple[Entry, ...], ...]
+    table: SecondsGrid
     notes: Table[str, str] = preset(FrozenDict())
 
-    @field_validator("table", mode="before")
+    @field_validator("table", mode="wrap")
     @classmethod
-    def _name_bad_entries(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse entries that are not durations, naming operator and device, and make every row a tuple."""
-        operators, devices, batches = (info.data.get(name) for name in ("operators", "devices", "batches"))
-        if operators is None or devices is None or batches is None:
-            return ()  # those fields report errors of their own
-        labels = [(device, batch) for device in devices for batch in batches]
-        rows = _listed(value, "table")
-        if len(rows) != len(operators):
-            raise ValueError(f"table has {len(rows)} rows for {len(operators)} operators")
-        checked = []
-        for row, operator in zip(rows, operators, strict=True):
-            what = f"the row of operator {operator!r}"
-            entries, times = _listed(row, what), list[float | None]()
-            if len(entries) != len(labels):
-                raise ValueError(f"{what} has {len(entries)} entries for {len(labels)} devices and batches")
-            for entry, (device, batch) in zip(entries, labels, strict=True):
-                try:
-                    times.append(_duration(entry))
-                except ValueError:
-                    raise ValueError(
-                        f"the time of operator {operator!r} on device {device!r} for batch {batch} is {entry!r}; "
-                        "give finite seconds of 0 or more, a text such as '3 ms', or None for unknown"
-                    ) from None
-            checked.append(tuple(times))
-        return tuple(checked)
+    def _name_bad_entries(cls, value: object, check: Callable[[object], object], info: ValidationInfo) -> object:
+        """Name operator and device of an entry that is no duration."""
+        try:
+            return check(value)
+        except ValidationError as error:
+            found = error.errors(include_url=False)[0]
+            row, column, *_ = (*found["loc"], None, None)
+            operators, devices, batches = (info.data.get(name, ()) for name in ("operators", "devices", "batches"))
+            labels = [(device, batch) for device in devices for batch in batches]
+            if row is None or column is None or row >= len(operators) or column >= len(labels):
+                raise
+            (device, batch), given = labels[column], found["input"]
+            raise ValueError(
+                f"the time of operator {operators[row]!r} on device {device!r} for batch {batch} is {given!r}; "
+                "give finite seconds of 0 or more, a text such as '3 ms', or None for unknown"
+            ) from None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -136,6 +122,11 @@ class Costs(ShownInNotebooks, Spec):
                 raise ValueError(f"{what} {twice!r} is listed more than once")
         if list(self.batches) != sorted(set(self.batches)):
             raise ValueError(f"batches must ascend, each size once, but are {list(self.batches)}")
+        if len(self.table) != len(self.operators):
+            raise ValueError(f"table has {len(self.table)} rows for {len(self.operators)} operators")
+        for operator, row in zip(self.operators, self.table, strict=True):
+            if len(row) != len(self.devices) * len(self.batches):
+                raise ValueError(f"the row of operator {operator!r} has {len(row)} entries, not one a device and batch")
         return self
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
@@ -145,7 +136,9 @@ class Costs(ShownInNotebooks, Spec):
             yield "batches", Bare(brief(self.batches))
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Mapping[str, float | str | Mapping[int, Entry | str] | None]]) -> Costs:
+    def from_table(
+        cls, table: Mapping[str, Mapping[str, float | str | Mapping[int, float | str | None] | None]]
+    ) -> Costs:
         """Costs from nested mappings: operator -> device -> seconds, or operator -> device -> batch size -> seconds.
 
         A plain number or text (``"3 ms"``) is the time for batch size 1. Entries that are None or missing are unknown.
@@ -160,7 +153,7 @@ class Costs(ShownInNotebooks, Spec):
         >>> Costs.from_table({"conv1": {"a": 0.0013, "b": 0.0021}}).seconds("conv1", "b")
         0.0021
         """
-        times: dict[str, dict[str, Mapping[int, Entry | str]]] = {}
+        times: dict[str, dict[str, Mapping[int, float | str | None]]] = {}
         for operator, row in table.items():
             if not isinstance(row, Mapping):
                 raise InvalidInputError(f"operator {operator!r} needs a mapping of devices to seconds, not {row!r}")
@@ -316,12 +309,6 @@ class Costs(ShownInNotebooks, Spec):
         chosen.setflags(write=False)
         return chosen
 
-    def missing(self, operators: Iterable[str], devices: Iterable[str], batch: int = 1) -> tuple[tuple[str, str], ...]:
-        """(operator, device) pairs whose time is unknown, in the order given."""
-        rows, columns = tuple(operators), tuple(devices)
-        unknown = np.argwhere(np.isnan(self.array(rows, columns, batch))).tolist()
-        return tuple((rows[row], columns[column]) for row, column in unknown)
-
 
 class Calibration(Spec):
     """A device and the efficiency of operator kinds on it, fitted to measured times.
@@ -360,25 +347,6 @@ class Calibration(Spec):
         """Estimated times of a graph's operators on this device alone; see :meth:`Costs.roofline`."""
         cluster = Cluster(devices=(self.device,))
         return Costs.roofline(graph, cluster, efficiency=self.efficiency, default_efficiency=self.default)
-
-
-def _listed(value: object, what: str) -> Sequence[object]:
-    if isinstance(value, np.ndarray):
-        return cast("Sequence[object]", value.tolist())
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return value
-    raise ValueError(f"{what} must be a list, not {type(value).__name__}")
-
-
-def _duration(entry: object) -> float | None:
-    """Seconds, or a text with a unit, as seconds."""
-    if entry is None:
-        return None
-    seconds = read_time(entry) if isinstance(entry, str) else entry
-    is_number = isinstance(seconds, int | float | np.integer | np.floating) and not isinstance(seconds, bool)
-    if not is_number or not 0.0 <= cast("float", seconds) <= MAX_SECONDS:
-        raise ValueError
-    return float(cast("float", seconds))
 
 
 def _efficiency(kind: str, given: float | Efficiency) -> Efficiency:

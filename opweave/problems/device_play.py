@@ -11,7 +11,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.on_cluster import ClusterProblem, held
+from opweave.problems.on_cluster import MEMORY, ClusterProblem, held
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time, over_memory
 from opweave.problems.solution import TIME_TOLERANCE, Details, Violation, broken
 from opweave.problems.spec import FrozenDict, Name, Seconds, Table
@@ -184,12 +184,12 @@ class DevicePlay:
 
     @property
     def objective(self) -> float:
-        """The makespan."""
-        return self.timeline.end
+        """The makespan, or the most bytes on any device."""
+        return max(self.memory.values()) if self.problem.reading == MEMORY else self.timeline.end
 
     def details(self) -> DeviceDetails:
         """Makespan and memory."""
-        return DeviceDetails(makespan=self.objective, memory_bytes=FrozenDict(self.memory))
+        return DeviceDetails(makespan=self.timeline.end, memory_bytes=FrozenDict(self.memory))
 
     def overfull(self) -> Iterator[Violation]:
         """Devices that hold more bytes than their memory."""

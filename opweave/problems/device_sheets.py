@@ -101,7 +101,7 @@ class Sheet:
             memory_bytes=memory,
             flops_per_second=self.speeds[precision],
             memory_bandwidth=self.memory_bandwidth,
-            group=group if memory_bytes is None else f"{group} with {memory_bytes}",
+            group=group,
         )
 
 

@@ -13,7 +13,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle, topological_order
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.shown import Bare, ShownInNotebooks, brief
-from opweave.problems.spec import Bytes, Extent, Many, ManyOrNone, Name, Operations, Spec, preset
+from opweave.problems.spec import Bytes, Extent, Grid, Many, ManyOrNone, Name, Operations, Spec, preset
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted, refuse_unknown, repeated
 
@@ -91,7 +91,8 @@ class Operator(Spec):
 class OpGraph(ShownInNotebooks, Spec):
     """A model as an acyclic graph of operators and tensors.
 
-    A tensor that no operator writes is a graph input; ``outputs`` names the tensors that the caller receives.
+    A tensor that no operator writes is a graph input; ``outputs`` names the tensors that the caller receives, and
+    ``together`` groups of operators that read or change one state (a variable), which keeps them on one device.
 
     Raises
     ------
@@ -120,6 +121,7 @@ class OpGraph(ShownInNotebooks, Spec):
     tensors: Many[Tensor]
     parameters: Many[Parameter] = preset(())
     outputs: Many[Name] = preset(())
+    together: Grid[Name] = preset(())
 
     @model_validator(mode="after")
     def _check(self) -> OpGraph:
@@ -291,9 +293,7 @@ def _check_sizes(graph: OpGraph) -> None:
 
 
 def _check_references(graph: OpGraph) -> None:
-    tensors = {tensor.id for tensor in graph.tensors}
-    parameters = {parameter.id for parameter in graph.parameters}
-    writer: dict[str, str] = {}
+    tensors, parameters, writer = graph.tensor_index, set(graph.parameter_ids), dict[str, str]()
     for op in graph.operators:
         refuse_unknown(f"operator {op.id!r} reads", "tensor", op.inputs, tensors)
         refuse_unknown(f"operator {op.id!r} writes", "tensor", op.outputs, tensors)
@@ -328,9 +328,7 @@ def _storage_roots(tensors: Sequence[Tensor]) -> dict[str, str]:
 def _check_aliases(graph: OpGraph) -> None:
     """The operator that makes an alias must read the storage; otherwise the storage could be freed before."""
     aliases = {tensor.id for tensor in graph.tensors if tensor.alias_of is not None}
-    if not aliases:
-        return
-    for op in graph.operators:
+    for op in graph.operators if aliases else ():
         read = {graph.storage[name] for name in op.inputs}
         for name in op.outputs:
             if name in aliases and graph.storage[name] not in read:

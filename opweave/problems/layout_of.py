@@ -13,10 +13,9 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.limits import MAX_BYTES
 from opweave.problems.memory_layout.spec import Lifetime, MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
-from opweave.problems.solution import Answer, Solution, solution_of
+from opweave.problems.solution import HasSolution, Solution, solution_of
 from opweave.problems.timeline import ActivityKind, Timeline
 from opweave.problems.words import did_you_mean
 
@@ -52,47 +51,18 @@ class Life(NamedTuple):
 
 def layout_of(
     problem: Problem[Any, Any],
-    solution: Solution | Answer[Solution],
-    *,
-    device: str | None = None,
-    pools: Sequence[Pool] | None = None,
+    solution: Solution | HasSolution[Solution],
+    device: str | None,
+    pools: Sequence[Pool] | None,
 ) -> MemoryLayout:
-    """The layout problem of a plan: its storages and their lifetimes.
-
-    Parameters
-    ----------
-    problem, solution
-        A memory ordering, a placement, a batched mapping or a pipeline, and a plan of it that can be carried out.
-    device
-        The device whose memory is laid out; an ordering has only one memory, and needs no name for it. A stage of a
-        pipeline counts its steps and holds one input at a time.
-    pools
-        The pools; None for one arena that may grow, or of a device's memory.
-
-    Raises
-    ------
-    InvalidInputError
-        If the plan has no such device, cannot be carried out, or belongs to a problem without storages.
-
-    Examples
-    --------
-    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
-    >>> from opweave.problems.memory_ordering.spec import Ordering
-    >>> graph = OpGraph(
-    ...     tensors=[Tensor(id="x", bytes=4), Tensor(id="y", bytes=8)],
-    ...     operators=[Operator(id="grow", inputs=["x"], outputs=["y"])],
-    ... )
-    >>> layout = layout_of(MemoryOrdering(graph), Ordering(order=["grow"]))
-    >>> [(each.id, each.begin, each.end, each.bytes) for each in layout.lifetimes]
-    [('x', -1.0, 1.0, 4), ('y', 0.0, 1.0, 8)]
-    """
+    """Work out :meth:`MemoryLayout.of`."""
     plan = solution_of(solution, Solution)
     whole: Problem[Any, Any] = problem
     judged = whole.evaluate(plan)
     timeline, in_place = judged.timeline, tuple[tuple[str, ...], ...]()
     if isinstance(problem, MemoryOrdering):
         own, number = Pool(name="arena"), 0
-    elif isinstance(problem, Placement | BatchedMapping | Pipeline):
+    elif isinstance(problem, Placement | BatchedMapping):
         known = problem.cluster.device_index
         if device not in known:
             said = "name one with device=" if device is None else f"there is no {device!r}{did_you_mean(device, known)}"
@@ -107,9 +77,6 @@ def layout_of(
         ids, overwritten = problem.graph.tensor_ids, problem.carry_out(plan).overwritten
         lives = _lives_of_order(problem.graph, timeline)
         in_place = tuple((ids[root], ids[over]) for root, over in overwritten.items())
-    elif isinstance(problem, Pipeline):
-        assert isinstance(plan, Stages)
-        lives = _lives_of_stage(problem, plan, own.name)
     else:
         lives = _lives_on_device(problem.graph, timeline, number)
     lifetimes = tuple(_lifetimes(lives))
@@ -158,33 +125,6 @@ def _lives_of_order(graph: OpGraph, timeline: Timeline) -> Iterator[Life]:
             yield Life(WORKSPACE.format(name), begin, end, size, (name,), 2)
         else:
             yield Life(name, begin, end, size, whose.get(name, ()))
-
-
-def _lives_of_stage(problem: Pipeline, plan: Stages, device: str) -> Iterator[Life]:
-    """The storages of the stage on a device, which counts its own steps and holds one input at a time.
-
-    What arrives is there from the first step; what later stages read, and graph outputs, stay to the last one, and so
-    do parameters. Every stage has what it reads of graph inputs unless stages pass these on.
-    """
-    graph = problem.graph
-    number = next((k for k, stage in enumerate(plan.stages) if stage.device == device), None)
-    if number is None:
-        return
-    stage_of = {name: k for k, stage in enumerate(plan.stages) for name in stage.operators}
-    step = {name: float(k) for k, name in enumerate(plan.stages[number].operators)}
-    steps, asked = float(len(step)), {graph.storage[name] for name in graph.outputs}
-    for storage, whose in _touching(graph).items():
-        maker = graph.producer.get(storage)
-        first = stage_of[maker] if maker is not None else 0
-        last = max((stage_of[name] for name in whose if name != maker), default=first)
-        here = [step[name] for name in whose if name in step]
-        moves_on = first <= number < last and (maker is not None or problem.inputs == "first")
-        if here or moves_on:
-            stays = moves_on or (storage in asked and first == number)
-            begin = 0.0 if maker is None else step.get(maker, 0.0)
-            mine = [name for name in whose if name in step]
-            yield Life(storage, begin, steps if stays else max(here) + 1.0, graph.owned_bytes[storage], mine)
-    yield from _works_and_parameters(graph, ((name, k, k + 1.0, 1) for name, k in step.items()), steps)
 
 
 def _works_and_parameters(graph: OpGraph, runs: Iterable[tuple[str, float, float, int]], end: float) -> Iterator[Life]:

@@ -19,6 +19,9 @@ from opweave.problems.solution import Refereed, Violation, broken
 from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names
 from opweave.problems.words import refuse_unknown
 
+MEMORY = "objective='memory'"
+"""The reading of problems that minimise the most bytes on any device; times only have to be possible."""
+
 MemoryModel = Literal["additive", "parameters"]
 """What a device holds all the time. ``"parameters"``: the parameters of its operators, a shared one counted once.
 ``"additive"``: also the storages that they write (an alias owns none) and their workspaces."""
@@ -27,14 +30,23 @@ MemoryModel = Literal["additive", "parameters"]
 class ClusterProblem(Refereed):
     """A mixin for problems that have a cluster."""
 
-    unit: ClassVar[str] = "seconds"
+    @property
+    def reading(self) -> str | None:
+        return MEMORY if getattr(self, "objective", None) == "memory" else None
 
     if TYPE_CHECKING:
+        unit: ClassVar[str]
         graph: OpGraph
         cluster: Cluster
         constraints: tuple[Constraint, ...]
         memory: Any
         costs: Any
+    else:
+
+        @property
+        def unit(self) -> str:
+            """What the objective counts: "seconds", or "bytes" of memory."""
+            return "bytes" if self.reading == MEMORY else "seconds"
 
     def runs(self, solution: Any) -> tuple[IntArray, IntArray, IntArray]:
         """Operator, device and number of inputs of every run whose names are known. Shape (runs,)."""
@@ -129,14 +141,11 @@ def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
     ValueError
         States the sums of runs and of transfers.
     """
-    rate = cluster.effective_bandwidth
+    rate, read = cluster.effective_bandwidth, graph.arrays.reads.items
     linked = (rate > 0.0) & np.isfinite(rate)
-    sending = 0.0
-    if linked.any():
-        sent = (name for op in graph.operators for name in op.inputs if name in graph.producer)
-        size = [graph.tensors[graph.tensor_index[name]].bytes for name in sent]
-        slowest = float(rate[linked].min())
-        sending = len(size) * float(cluster.effective_latency[linked].max()) + sum(size) / slowest
+    size = graph.arrays.tensor_bytes[read[graph.arrays.producer[read] >= 0]].astype(np.float64)
+    latency = float(cluster.effective_latency.max(initial=0.0, where=linked))
+    sending = len(size) * latency + float(size.sum()) / float(rate.min(initial=np.inf, where=linked))
     if running + sending > MAX_SECONDS:
         raise ValueError(
             f"the slowest runs add up to {running:.3g} seconds and the slowest transfers to {sending:.3g}; "

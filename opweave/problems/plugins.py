@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.spec import FrozenDict, Tagged
+from opweave.problems.spec import FrozenDict
+from opweave.problems.tagged import Tagged
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -38,12 +39,8 @@ GROUP, SOLVERS, FORMULATIONS = "opweave", "opweave.solvers", "opweave.formulatio
 _LEFT_OUT: dict[str, str] = {}
 
 
-def _as_imported(_found: object) -> None:
-    """Modules register what they bring themselves."""
-
-
 @cache
-def load_plugins(group: str = GROUP, register: Callable[[Any], object] = _as_imported) -> None:
+def load_plugins(group: str = GROUP, register: Callable[[Any], object] = id) -> None:
     """Register what installed packages name in a group, once; what fails is left out with a warning.
 
     Parameters
@@ -51,27 +48,17 @@ def load_plugins(group: str = GROUP, register: Callable[[Any], object] = _as_imp
     group
         The group of entry points.
     register
-        Receives each object; raises an exception if it is not what the group holds.
+        Receives each object; raises an exception if it is not what the group holds. Modules register what they bring
+        by themselves.
     """
     from importlib.metadata import entry_points  # ``import opweave`` does without it
 
-    for point in entry_points(group=group) if _is_extended() else ():
+    for point in entry_points(group=group):
         try:
             register(point.load())
         except Exception as error:
             _LEFT_OUT[point.name] = f"{_named(point)} was left out ({type(error).__name__}: {error})"
             logger.warning("%s", _LEFT_OUT[point.name])
-
-
-@cache
-def _is_extended() -> bool:
-    """Whether any installed package names something for opweave.
-
-    To look for a word takes a third of the time in which all entry points of a hundred packages are read.
-    """
-    from importlib.metadata import distributions
-
-    return any(f"[{GROUP}" in (package.read_text("entry_points.txt") or "") for package in distributions())
 
 
 def _named(point: EntryPoint) -> str:
@@ -111,15 +98,7 @@ def import_own(module: str) -> None:
         raise InvalidInputError(f"{module}: cannot be imported ({type(error).__name__}: {error})") from error
 
 
-MODULES = (
-    "batched_mapping.spec",
-    "memory_layout.spec",
-    "memory_ordering.spec",
-    "pipeline.spec",
-    "placement.spec",
-    "serving_flow.spec",
-    "slicing.spec",
-)
+KINDS = ("batched_mapping", "memory_layout", "memory_ordering", "pipeline", "placement", "serving_flow", "slicing")
 
 
 def with_own(family: Mapping[str, type[Tagged]]) -> Mapping[str, type[Tagged]]:
@@ -130,6 +109,6 @@ def with_own(family: Mapping[str, type[Tagged]]) -> Mapping[str, type[Tagged]]:
     family
         Those that are known before opweave's own are imported.
     """
-    for name in MODULES:
-        importlib.import_module(f"opweave.problems.{name}")
+    for kind in KINDS:
+        importlib.import_module(f"opweave.problems.{kind}.spec")
     return FrozenDict(sorted(family.items(), key=lambda each: (not each[1].__module__.startswith("opweave."), each[0])))

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeV
 
 from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
 
-from opweave.problems.constraints import AnyConstraint, Constraint, objections
+from opweave.problems.constraints import AnyConstraint, Colocate, Constraint, objections
 from opweave.problems.errors import RuleError
 from opweave.problems.graph import OpGraph
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, ShownInNotebooks, brief, changed_fields
-from opweave.problems.solution import Answer, Details, Evaluation, Solution, Violation, WithTimeline, solution_of
-from opweave.problems.spec import FrozenDict, Many, Tagged, preset, read_tagged
+from opweave.problems.solution import Details, Evaluation, HasSolution, Solution, Violation, WithTimeline, solution_of
+from opweave.problems.spec import FrozenDict, Many, preset
+from opweave.problems.tagged import Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
@@ -101,12 +102,14 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         if isinstance(value, str | PathLike):
             raise ValueError(f"a graph is needed here, not the name of a file; write graph=ow.load({str(value)!r})")
         if not isinstance(value, OpGraph | Mapping):
-            kind = type(value).__name__
-            raise ValueError(f"a graph is needed here, not {kind}; ow.load(model) makes a graph of a model")
+            raise ValueError(f"a graph is needed here, not {type(value).__name__}; ow.load(model) makes one of a model")
         return value
 
     @model_validator(mode="after")
     def _check_constraints(self) -> Self:
+        tied = [Colocate(ops) for ops in self.graph.together if hasattr(self, "cluster")]
+        more = tuple(each for each in tied if each not in self.constraints)
+        self.__dict__["constraints"] = (*self.constraints, *more)
         for constraint in self.constraints:
             constraint.check(self)
         return self
@@ -127,7 +130,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         copied.__dict__.update({name: self.__dict__[name] for name in self._unruled if name in self.__dict__})
         return copied
 
-    def evaluate(self, solution: SolutionT | Answer[SolutionT]) -> Evaluation[DetailsT]:
+    def evaluate(self, solution: SolutionT | HasSolution[SolutionT]) -> Evaluation[DetailsT]:
         """Replay a solution from the problem's data alone and judge it.
 
         Parameters
@@ -213,15 +216,6 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         """A mode that only some solvers and formulations support; None for the usual one."""
         return None
 
-    @property
-    def size(self) -> int:
-        """The number of decisions of a plan: the operators, unless a problem overrides it."""
-        return len(self.graph.operators)
-
-    def restricts(self, field: str) -> bool:
-        """Whether one of :attr:`restrictions` rules solutions out that its free value allows."""
-        return bool(getattr(self, field) != self.restrictions[field])
-
     def assumptions(self) -> str:
         """The modelling choices that a figure depends on, in one line; empty where there are none."""
         return ""
@@ -236,9 +230,9 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         return judged.with_timeline(timeline)
 
 
-def _public(name: str) -> Any:
-    """A function of the layers above, by the name under which everybody calls it."""
-    return getattr(import_module("opweave"), name)
+def _public(name: str, home: str = "opweave") -> Any:
+    """A function of the layers above, by the name under which everybody calls it, or of a module that needs this."""
+    return getattr(import_module(home), name)
 
 
 def _read_problem(data: object) -> object:

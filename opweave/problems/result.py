@@ -161,7 +161,8 @@ class Result(Shown, WithTimeline, Generic[SolutionT]):
     def headline(self) -> str:
         """Status, objective, bound, solver and time in one line."""
         said = getattr(self._answers or Problem.kinds().get(self.problem), "unit", "")
-        unit = said if isinstance(said, str) else ""  # it may depend on a problem that is not known
+        in_bytes = self.assumptions.startswith(("memory", "arena"))  # where the problem itself is not known
+        unit = said if isinstance(said, str) else "bytes" if in_bytes else "seconds"
         words = [f"{self.problem}: {self.status}"]
         if self.objective is not None:
             words.append(readable(self.objective, unit))

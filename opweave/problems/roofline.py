@@ -63,12 +63,6 @@ def _form(op: Operator, read: Sequence[Tensor], made: Tensor, held: int) -> str:
     return "shallow" if channels <= _SHALLOW else ""
 
 
-def moved_bytes(graph: OpGraph) -> tuple[float, ...]:
-    """Bytes that every operator moves at batch size 1, as a roofline counts them."""
-    activations, parameters = bytes_moved(graph, {})
-    return tuple((activations + parameters).tolist())
-
-
 def bytes_moved(graph: OpGraph, read: Mapping[str, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bytes of tensors and bytes of parameters that every operator moves, two arrays of shape (operators,)."""
     size = {tensor.id: tensor.bytes for tensor in graph.tensors}

@@ -71,16 +71,13 @@ _OR_NONE = re.compile(r"(\w+)OrNone(\[\w+\])?")
 """Types of fields whose names say that None may be given (:mod:`~opweave.problems.spec`)."""
 
 
-class Bare:
+class Bare(str):
     """A text whose ``repr`` is the text itself."""
 
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
+    __slots__ = ()
 
     def __repr__(self) -> str:
-        return self.text
+        return str(self)
 
 
 def brief(value: object) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
-from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, HasHtml, ShownInNotebooks
-from opweave.problems.spec import Many, Number, Spec, Tagged, preset, read_tagged
+from opweave.problems.spec import Many, Number, Spec, preset
+from opweave.problems.tagged import Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
@@ -86,7 +87,7 @@ class WithTimeline(Spec):
         return carrying
 
 
-class Answer(Protocol[SolutionT_co]):
+class HasSolution(Protocol[SolutionT_co]):
     """What has a solution, such as a result."""
 
     @property
@@ -110,29 +111,6 @@ class Evaluation(HasHtml, WithTimeline, Generic[DetailsT]):
     objective: Number | None
     violations: Many[Violation] = preset(())
     details: DetailsT | None = None
-
-    _make_details: Callable[[], DetailsT] | None = PrivateAttr(default=None)
-
-    def with_details(self, make: Callable[[], DetailsT]) -> Self:
-        """Return a copy whose details are made when they are first asked for; solvers never ask."""
-        carrying = self.model_copy()
-        del carrying.__dict__["details"]
-        carrying._make_details = make
-        return carrying
-
-    if not TYPE_CHECKING:  # type checkers know the fields
-
-        def __getattr__(self, name: str) -> object:
-            """The details on first use; anything else as usual."""
-            make = None if name != "details" else (self.__pydantic_private__ or {}).get("_make_details")
-            if make is None:
-                return super().__getattr__(name)
-            return self.__dict__.setdefault(name, make())
-
-    @model_serializer(mode="wrap")
-    def _with_made_details(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        _ = self.details
-        return cast("dict[str, object]", handler(self))
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         yield "objective", self.objective
@@ -190,11 +168,12 @@ class Refereed:
         if any(each.rule not in self.playable_despite for each in found):
             return Evaluation(objective=None, violations=found)
         done = self.carry_out(solution)
-        judged: Evaluation[Any] = Evaluation(objective=done.objective, violations=(*found, *done.violations()))
-        return judged.with_timeline(done.timeline).with_details(done.details)
+        broken = (*found, *done.violations())
+        judged: Evaluation[Any] = Evaluation(objective=done.objective, violations=broken, details=done.details())
+        return judged.with_timeline(done.timeline)
 
 
-def solution_of(given: SolutionT | Answer[SolutionT], kind: type[SolutionT]) -> SolutionT:
+def solution_of(given: SolutionT | HasSolution[SolutionT], kind: type[SolutionT]) -> SolutionT:
     """The solution itself, or that of a result.
 
     Raises

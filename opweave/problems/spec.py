@@ -6,13 +6,8 @@ that users can extend with their own subclasses (constraints) or that are read b
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from functools import cache
-from inspect import isabstract
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -21,11 +16,8 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
-    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
-    model_serializer,
-    model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -33,7 +25,6 @@ from opweave.problems.errors import InvalidInputError, refusal
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES
 from opweave.problems.shown import Bare, LeanMeta, brief_fields
 from opweave.problems.units import read_operations, read_rate, read_size, read_time
-from opweave.problems.words import joined
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -63,16 +54,9 @@ def _plain_bytes(value: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def _plain_operations(value: object) -> object:
-    return read_operations(value) if isinstance(value, str) else _plain_number(value)
-
-
-def _plain_rate(value: object) -> object:
-    return read_rate(value) if isinstance(value, str) else _plain_number(value)
-
-
-def _plain_seconds(value: object) -> object:
-    return read_time(value) if isinstance(value, str) else _plain_number(value)
+def _read_by(read: Callable[[str], float]) -> BeforeValidator:
+    """A number, or a text that a function reads."""
+    return BeforeValidator(lambda value: read(value) if isinstance(value, str) else _plain_number(value))
 
 
 def _as_tuple(value: object) -> object:
@@ -177,8 +161,8 @@ if TYPE_CHECKING:  # A field takes what people write, and keeps what the library
     SecondsOrNone = Takes[float | str | None, float | None]
     RatesOrNone = Takes[Iterable[float | str] | None, tuple[float, ...] | None]
     RateGridOrNone = Takes[Iterable[Iterable[float | str]] | None, tuple[tuple[float, ...], ...] | None]
+    SecondsGrid = Takes[Iterable[Iterable[float | str | None]], tuple[tuple[float | None, ...], ...]]
     SecondsByName = Takes[Mapping[str, float | str], FrozenDict[str, float]]
-    RatesByNameOrNone = Takes[Mapping[str, float | str] | None, FrozenDict[str, float] | None]
 else:
     Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
     """Any iterable, stored as a tuple."""
@@ -193,20 +177,20 @@ else:
     BytesOrNone = Bytes | None
     BytesByName = FrozenDict[Name, Bytes]
 
-    Operations = Annotated[float, BeforeValidator(_plain_operations), Field(ge=0.0, le=1e30)]
+    Operations = Annotated[float, _read_by(read_operations), Field(ge=0.0, le=1e30)]
     """Floating-point operations, also per second: a number, or a text such as ``"40 GFLOP/s"``."""
     OperationsOrNone = Operations | None
 
-    Rate = Annotated[float, BeforeValidator(_plain_rate), Field(ge=0.0, le=1e30)]
+    Rate = Annotated[float, _read_by(read_rate), Field(ge=0.0, le=1e30)]
     """Bytes per second: a number, or a text such as ``"5 GB/s"`` or ``"10 Gbit/s"``."""
     RateOrNone = Rate | None
     RatesOrNone = Many[Rate] | None
     RateGridOrNone = Many[Many[Rate]] | None
-    RatesByNameOrNone = FrozenDict[Name, Rate] | None
 
-    Seconds = Annotated[float, BeforeValidator(_plain_seconds), Field(ge=0.0, le=1e15)]
+    Seconds = Annotated[float, _read_by(read_time), Field(ge=0.0, le=1e15)]
     """A duration, 0 or more: a number of seconds, or a text such as ``"3 ms"`` or ``"10 us"``."""
     SecondsOrNone = Seconds | None
+    SecondsGrid = Many[Many[Seconds | None]]
     SecondsByName = FrozenDict[Name, Seconds]
 
 
@@ -278,14 +262,6 @@ class Spec(BaseModel, metaclass=LeanMeta):
             except ValidationError as error:
                 raise refusal(error, None) from None
 
-        def model_dump(self, **options: object) -> dict[str, object]:
-            """The data as dictionaries, lists and numbers; see pydantic's method."""
-            return super().model_dump(**options)
-
-        def model_dump_json(self, **options: object) -> str:
-            """The data as JSON; see pydantic's method."""
-            return super().model_dump_json(**options)
-
     @classmethod
     def made_of(cls, **fields: Any) -> Self:
         """An object of all its fields as they are, without validation: for thousands of objects of known values."""
@@ -356,94 +332,3 @@ class Spec(BaseModel, metaclass=LeanMeta):
 
     def _origin(self) -> type[BaseModel]:
         return self.__pydantic_generic_metadata__["origin"] or type(self)
-
-
-@cache
-def _withdrawn_from(kind: type[Tagged]) -> dict[str, Any]:
-    """Fields that a class or one that it inherits from no longer has: the values that are still read, and advice."""
-    known = json.loads(Path(__file__).with_name("withdrawn.json").read_text("utf-8"))
-    return {field: row for base in kind.__mro__ for field, row in known.get(getattr(base, "kind", ""), {}).items()}
-
-
-class Tagged(Spec):
-    """A :class:`Spec` whose JSON names its class under ``kind``, so that it can be read back.
-
-    The word is the class name in snake case. Subclasses register themselves. ``kinds()`` lists the known classes of one
-    family; a family is a direct subclass of ``Tagged``. ``withdrawn.json`` has fields of earlier files, with the values
-    that are still read, and what to use instead of others.
-    """
-
-    kind: ClassVar[str] = "tagged"
-    _family: ClassVar[dict[str, type[Tagged]]] = {}
-
-    if not TYPE_CHECKING:
-
-        def __new__(cls, /, *_given: object, **_data: object) -> Self:
-            if lacking := sorted(getattr(cls, "__abstractmethods__", ())):
-                raise InvalidInputError(f"{cls.__name__} is not complete; write its {joined(lacking)}()")
-            return super().__new__(cls)
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
-        super().__pydantic_init_subclass__()
-        if "[" in cls.__name__:  # a parametrised generic is not a kind of its own
-            return
-        if "kind" not in cls.__dict__:
-            cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-        if Tagged in cls.__bases__:
-            cls._family = {}
-        elif not isabstract(cls):  # neither the base class of a family nor an abstract class can be read back
-            later = cls._family.get(cls.kind) if cls.__module__.startswith("opweave.") else None
-            cls._family[cls.kind] = later or cls  # a user's class counts, whichever of the two is imported first
-
-    @classmethod
-    def kinds(cls) -> Mapping[str, type[Tagged]]:
-        """Known classes of this family by their ``kind``."""
-        return FrozenDict(cls._family)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_own_kind(cls, data: object) -> object:
-        gone = {} if not isinstance(data, Mapping) else _withdrawn_from(cls)
-        if not isinstance(data, Mapping) or {"kind", *gone}.isdisjoint(data):
-            return data
-        if data.get("kind", cls.kind) != cls.kind:
-            raise ValueError(f"kind is {data['kind']!r:.60}, but it must be {cls.kind!r} here")
-        for field in gone.keys() & data.keys():
-            value, (values, instead) = data[field], gone[field]
-            if (list(value) if isinstance(value, tuple) else value) not in values:
-                raise ValueError(f"{field}={value!r} is no longer understood: {instead}")
-        return {key: value for key, value in data.items() if key not in {"kind", *gone}}
-
-    @model_serializer(mode="wrap")
-    def _name_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        return {"kind": self.kind, **handler(self)}
-
-
-TaggedT = TypeVar("TaggedT", bound=Tagged)
-
-
-def read_tagged(family: type[TaggedT], data: object) -> TaggedT:
-    """Build the member of a family that ``data["kind"]`` names; an instance is returned unchanged.
-
-    Raises
-    ------
-    ValueError
-        When ``kind`` is missing or is not the name of a known class.
-    """
-    if isinstance(data, family):
-        return data
-    if not isinstance(data, Mapping) or "kind" not in data:
-        if isinstance(data, type):
-            raise ValueError(f"{data.__name__} is a class; write an instance of it: {data.__name__}(...)")
-        raise ValueError(f"a {family.__name__.lower()} is an object of JSON with a 'kind', and not {data!r:.60}")
-    word = data["kind"]
-    found = family.kinds().get(word) if isinstance(word, str) else None
-    if found is None:
-        raise ValueError(
-            f"unknown {family.__name__.lower()} kind {word!r:.60}; known: {', '.join(family.kinds())} "
-            "(a class of your own must be imported before it can be read)"
-        )
-    member = found.model_validate(data, strict=None)
-    assert isinstance(member, family)
-    return member

@@ -8,8 +8,8 @@ import re
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import MAX_BYTES
 
-_FACTORS = {"": 1, "B": 1} | {f"{letter}iB": 1024 ** (power + 1) for power, letter in enumerate("KMGTP")}
-_FACTORS |= {f"{letter}B": 1000 ** (power + 1) for power, letter in enumerate("kMGTP")}
+_PREFIXES = {"": 1, "K": 1000} | {letter: 1000 ** (power + 1) for power, letter in enumerate("kMGTPE")}
+_PREFIXES |= {f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("KMGTPE")}
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 """Seconds per unit of time, the largest unit first."""
 
@@ -19,7 +19,7 @@ BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _BITS = r"([KMGTP]i?)b|([kKMGTPmgtp]?i?)(?:[bB][iI][tT][sS]?)"
 """A unit of bits, with its prefix."""
 
-_BY_WORD = {word.lower(): factor for word, factor in _FACTORS.items()}
+_SIZES = {"": 1} | {f"{prefix}b".lower(): factor for prefix, factor in _PREFIXES.items()}
 
 
 def readable_bytes(size: float) -> str:
@@ -138,7 +138,7 @@ def parse_bytes(text: str) -> int:
             f"{text!r:.60} could mean bits or bytes; write '{float(found[1]) / 8:g} {unit}' for the bits, or "
             f"'{found[1]} {unit}' for the bytes"
         )
-    factor = _BY_WORD.get(found[2].lower()) if found else None
+    factor = _SIZES.get(found[2].lower()) if found else None
     if found is None or factor is None or (factor == 1 and "." in found[1]):
         raise InvalidInputError(f"{text!r:.60} is not a size; write 8_000_000_000, '8 GB' or '8 GiB', for example")
     # Decimal digits times the factor, as integers, so that rounding loses no byte.
@@ -167,11 +167,16 @@ def read_size(text: str) -> int:
     return parse_bytes(text)
 
 
-_PREFIXES = {"": 1.0} | {letter: 1000.0 ** (power + 1) for power, letter in enumerate("kMGTPE")}
-_PREFIXES |= {f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")} | {"K": 1000.0}
 _NUMBER = r"\s*(\d{1,20}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)\s*"
 _OPERATIONS = _NUMBER + r"([kKMGTPE]i?|)(?i:FLOPS?|OPS?)(?i:/s|ps)?\s*"
 _BYTES_OR_BITS = _NUMBER + r"([kKMGTPE]i?|)(B|Bytes?|bytes?|bits?|b)(/s|ps)\s*"
+
+
+def _read(text: str, pattern: str, instead: str) -> re.Match[str]:
+    found = re.fullmatch(pattern, text, re.ASCII)
+    if found is None:
+        raise InvalidInputError(f"{text!r:.60} is {instead}")
+    return found
 
 
 def read_operations(text: str) -> float:
@@ -187,9 +192,7 @@ def read_operations(text: str) -> float:
     >>> read_operations("40 GFLOP/s"), read_operations("1.5 TFLOPS")
     (40000000000.0, 1500000000000.0)
     """
-    found = re.fullmatch(_OPERATIONS, text, re.ASCII)
-    if found is None:
-        raise InvalidInputError(f"{text!r:.60} is not a number of operations; write it as '40 GFLOP/s' or 40e9")
+    found = _read(text, _OPERATIONS, "not a number of operations; write it as '40 GFLOP/s' or 40e9")
     return float(found[1]) * _PREFIXES[found[2]]
 
 
@@ -206,9 +209,7 @@ def read_rate(text: str) -> float:
     >>> read_rate("10 Gbit/s"), read_rate("5 GB/s"), read_rate("100 Mbps")
     (1250000000.0, 5000000000.0, 12500000.0)
     """
-    found = re.fullmatch(_BYTES_OR_BITS, text, re.ASCII)
-    if found is None:
-        raise InvalidInputError(f"{text!r:.60} is not a rate; write it as '10 Gbit/s', '5 GB/s' or 5e9")
+    found = _read(text, _BYTES_OR_BITS, "not a rate; write it as '10 Gbit/s', '5 GB/s' or 5e9")
     if found[3] == "b" and found[4] == "/s":
         bits, size = (text.replace("b/s", unit).strip() for unit in ("bit/s", "B/s"))
         raise InvalidInputError(f"{text!r:.60} may mean bits or bytes; write {bits!r} or {size!r}")
@@ -231,9 +232,7 @@ def read_time(text: str) -> float:
     >>> read_time("3 ms"), read_time("10 us"), read_time("2 min")
     (0.003, 1e-05, 120.0)
     """
-    found = re.fullmatch(_NUMBER + r"(\S+)\s*", text, re.ASCII)
-    if found is None or found[2] not in _TIME:
-        raise InvalidInputError(f"{text!r:.60} is not a time; write it as '3 ms', '10 us' or 0.003")
+    found = _read(text, rf"{_NUMBER}({'|'.join(_TIME)})\s*", "not a time; write it as '3 ms', '10 us' or 0.003")
     number, scale = float(found[1]), _TIME[found[2]]
     return number * scale if scale >= 1.0 else number / round(1.0 / scale)  # exactly what the decimals say
 

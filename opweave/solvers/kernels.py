@@ -1,6 +1,6 @@
 """What the searches of several problems share: loops in pieces, limits, and the free time of devices and ports.
 
-In a :class:`Timeline`, resource r < devices is device r; ``devices + k`` is the send port and ``2 * devices + k`` the
+In a :class:`IdleGaps`, resource r < devices is device r; ``devices + k`` is the send port and ``2 * devices + k`` the
 receive port of device k. Work can fill gaps.
 """
 
@@ -62,7 +62,7 @@ def exceeds(used: IntArray, capacity: IntArray) -> bool:
     return over
 
 
-class Timeline(NamedTuple):
+class IdleGaps(NamedTuple):
     """Gaps in ascending order; the last one of every resource never ends.
 
     Attributes
@@ -79,16 +79,16 @@ class Timeline(NamedTuple):
 
 
 @helper
-def new_timeline(resources: int, operations: int) -> Timeline:
+def new_timeline(resources: int, operations: int) -> IdleGaps:
     """Everything is free from time zero on."""
     most = min(MOST_GAPS, operations + 2)
     opens = np.zeros((resources, most))
     closes = np.full((resources, most), np.inf)
-    return Timeline(opens, closes, np.ones(resources, dtype=np.int64))
+    return IdleGaps(opens, closes, np.ones(resources, dtype=np.int64))
 
 
 @helper
-def first_fit(timeline: Timeline, r: int, ready: float, lasts: float) -> float:
+def first_fit(timeline: IdleGaps, r: int, ready: float, lasts: float) -> float:
     """Earliest time, not before ``ready``, at which resource r is free for ``lasts`` seconds."""
     low, high = 0, timeline.gaps[r] - 1
     while low < high:  # gaps that close too early come first
@@ -105,7 +105,7 @@ def first_fit(timeline: Timeline, r: int, ready: float, lasts: float) -> float:
 
 
 @helper
-def common_fit(timeline: Timeline, r: int, s: int, ready: float, lasts: float) -> float:
+def common_fit(timeline: IdleGaps, r: int, s: int, ready: float, lasts: float) -> float:
     """Earliest time, not before ``ready``, at which both resources are free for ``lasts`` seconds."""
     start = first_fit(timeline, r, ready, lasts)
     while True:
@@ -118,7 +118,7 @@ def common_fit(timeline: Timeline, r: int, s: int, ready: float, lasts: float) -
 
 
 @helper
-def occupy(timeline: Timeline, r: int, start: float, end: float) -> None:
+def occupy(timeline: IdleGaps, r: int, start: float, end: float) -> None:
     """Occupy resource r from ``start`` to ``end``, a time that :func:`first_fit` returned."""
     opens, closes, gaps = timeline.opens[r], timeline.closes[r], timeline.gaps
     i = gaps[r] - 1

@@ -100,8 +100,8 @@ def play(given: Round) -> Report:
         del _HELD[key]
         portfolio.close()
     found = run.candidates[-1] if run.candidates else None
-    who = next((each.worker for each in reversed(run.incumbents) if each.worker != "elsewhere"), "")
-    bound = None if run.bound is None else (run.bound, run.bound_source or "")
+    who = next((each.worker for each in reversed(run.findings.incumbents) if each.worker != "elsewhere"), "")
+    bound = None if run.bound is None else (run.bound, run.findings.bound_source or "")
     return Report(found, who, bound, portfolio.outcome, more)
 
 
@@ -253,7 +253,7 @@ class Lanes:
         assert left is not None
         seconds = min(LONGEST_SECONDS, FIRST_SECONDS * 2**lane.rounds, left)
         found = run.candidates[-1] if run.candidates else None
-        bound = None if run.bound is None else (run.bound, run.bound_source or "")
+        bound = None if run.bound is None else (run.bound, run.findings.bound_source or "")
         given = Round(
             self._solve,
             self._packed,

@@ -29,6 +29,7 @@ import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from types import FunctionType
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast
 
@@ -110,10 +111,8 @@ def loop(function: Callable[Arguments, Value]) -> Loop[Arguments, Value]:
     return Loop(function)
 
 
-def _njit(
-    function: Callable[..., Any], signature: tuple[Any, ...] | None = None, **options: bool
-) -> Callable[..., Any]:
-    """Compile a function, for a signature or for the types it is called with, and the helpers that it calls."""
+def _njit(function: Callable[..., Any], signature: tuple[Any, ...], **options: bool) -> Callable[..., Any]:
+    """Compile a function for the types of its arguments, and the helpers that it calls."""
     with uninterrupted():
         from numba import njit
 
@@ -123,7 +122,14 @@ def _njit(
     linked = FunctionType(function.__code__, names | compiled, None, function.__defaults__, function.__closure__)
     options |= {"cache": True, "no_cfunc_wrapper": True, "_nrt": _allocates(function)}
     compiler: Any = njit(signature, error_model="numpy", **options)  # type: ignore[call-overload]
-    return cast("Callable[..., Any]", compiler(linked))
+    try:
+        return cast("Callable[..., Any]", compiler(linked))
+    except (AttributeError, ImportError):  # what another version left on disk names a class that is gone
+        source = Path(function.__code__.co_filename)
+        folder = Path(os.environ.get("NUMBA_CACHE_DIR") or source.parent)
+        for stale in folder.rglob(f"{source.stem}.{function.__qualname__}-*.nbi"):
+            stale.unlink(missing_ok=True)
+        return cast("Callable[..., Any]", compiler(linked))
 
 
 def _helpers_in(function: FunctionType) -> list[str]:

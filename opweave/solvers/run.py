@@ -233,16 +233,6 @@ class Run:
         """The best lower bound so far."""
         return self.findings.bound
 
-    @property
-    def bound_source(self) -> str | None:
-        """The method that proved the bound."""
-        return self.findings.bound_source
-
-    @property
-    def incumbents(self) -> list[Incumbent]:
-        """Every improvement of plan or bound, with its worker."""
-        return self.findings.incumbents
-
     def elapsed(self) -> float:
         """Seconds since the solve began, without those in which loops were compiled."""
         return clock() - self.began
@@ -375,7 +365,7 @@ class Run:
         now = Incumbent(
             seconds=max(0.0, self.elapsed()), objective=self.objective, bound=self.bound, worker=self.worker
         )
-        self.incumbents.append(now)
+        self.findings.incumbents.append(now)
         self._tell(new_best=new_best)
 
     def _tell(self, *, new_best: bool) -> None:

@@ -88,8 +88,9 @@ def solve(
         calls ``model.add(...)``. They compare model variables, the same for all engines, in seconds, bytes and counts:
         ``model.on(op, device)``, ``model.start(op)``, ``model.end(op)``, ``model.before(a, b)``,
         ``model.position(op)``, ``model.batch(op, device)``, ``model.stage(op)``, ``model.share(op, device)``,
-        ``model.uses(device)``, ``model.held(device)`` and ``model.objective``, which can be limited only from above.
-        :func:`~opweave.list_formulations` lists those of each formulation.
+        ``model.uses(device)``, ``model.held(device)``, ``model.stages()`` and ``model.objective``, which can be limited
+        only from above. :func:`~opweave.list_formulations` lists those of each formulation; ``ow.extend.Model`` is the
+        type of a model.
     callback
         Called with a :class:`~opweave.solvers.run.Progress`; returning True stops the solve.
     progress

@@ -46,7 +46,7 @@ RELIABLE = 2
 MOST_NODES = 100_000
 
 
-class Proof(NamedTuple):
+class Proved(NamedTuple):
     """A lower bound, whether it is final, and the point of its leaf if that is where all columns seem integral."""
 
     bound: float
@@ -80,7 +80,7 @@ def least_whole(
     ceiling: float,
     seconds: float,
     should_stop: Callable[[], bool] = never,
-) -> Proof:
+) -> Proved:
     """A lower bound on the smallest cost of points of a program whose chosen columns are integral.
 
     Parameters
@@ -99,12 +99,12 @@ def least_whole(
         Called at every node.
     """
     if seconds <= 0.0:
-        return Proof(-math.inf, False)
+        return Proved(-math.inf, False)
     found = with_highs(_search, (program, whole, endless, ceiling, seconds), seconds, should_stop)
-    return found or Proof(-math.inf, False)
+    return found or Proved(-math.inf, False)
 
 
-def _search(task: tuple[LinearProgram, BoolArray, BoolArray, float, float], should_stop: Callable[[], bool]) -> Proof:
+def _search(task: tuple[LinearProgram, BoolArray, BoolArray, float, float], should_stop: Callable[[], bool]) -> Proved:
     """Search until the time is up."""
     program, whole, endless, ceiling, seconds = task
     return _Tree(program, whole, endless, ceiling, perf_counter() + seconds, should_stop).run()
@@ -172,7 +172,7 @@ class _Tree:
         self.point: FloatArray | None = None
         self.number = 0
 
-    def run(self) -> Proof:
+    def run(self) -> Proved:
         """Divide the node with the smallest bound until it cannot be divided, the ceiling is reached, or time is up."""
         low, high = self.relaxation.lower[self.columns].copy(), self.relaxation.upper[self.columns].copy()
         self._open(self.relaxation.solve(low, high, -math.inf), low, high, -math.inf)
@@ -185,7 +185,7 @@ class _Tree:
         open_ = self.heap[0].bound if self.heap else math.inf
         bound = min(open_, self.least_closed, self.ceiling)
         settled = not self.heap or self.least_closed <= open_ or bound >= self.ceiling * (1.0 - CLOSE)
-        return Proof(bound, settled, self.point if self.least_closed <= min(open_, self.ceiling) else None)
+        return Proved(bound, settled, self.point if self.least_closed <= min(open_, self.ceiling) else None)
 
     def _late(self) -> bool:
         return perf_counter() >= self.end or self.should_stop()

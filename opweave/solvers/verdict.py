@@ -85,7 +85,7 @@ def result_of(
     timings: Timings,
 ) -> Result[SolutionT]:
     """Make the result. A bound that a verified plan contradicts proves nothing, and "optimal" needs plan and bound."""
-    bound, source, reasons = run.bound, run.bound_source, [outcome.reason, judged.complaint]
+    bound, source, reasons = run.bound, run.findings.bound_source, [outcome.reason, judged.complaint]
     if not judged.honest:  # a solver that misjudges its own solution has a wrong model, so its bound proves nothing
         bound = source = None
     if bound is not None and not may_hold(bound, judged.objective):
@@ -123,7 +123,7 @@ def result_of(
         options=FrozenDict({name: _said(value) for name, value in run.options.items()}),
         assumptions=problem.assumptions(),
         timings=timings,
-        incumbents=tuple(run.incumbents),
+        incumbents=tuple(run.findings.incumbents),
     )
     result._callback_error = run.findings.callback_error
     result._timeline = judged.timeline

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
@@ -44,6 +44,7 @@ def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert gzip.decompress((tmp_path / "packed.json.gz").read_bytes()) == (tmp_path / "plain.json").read_bytes()
 
 
+@settings(max_examples=25)
 @given(json_values)
 def test_the_strict_parser_reads_all_json(value: object) -> None:
     assert parse_json(json.dumps(value).encode(), "example", limits=Limits(nesting=200)) == value

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given as drawn
-from pydantic import ValidationError
 
-from opweave.adapters.error_messages import MAX_SENTENCE, complaint, one_sentence, plain
+from opweave.adapters.error_messages import MAX_SENTENCE, one_sentence, plain
 from opweave.adapters.files import parse_json
 from opweave.adapters.load import load, load_cluster, load_costs, load_problem, load_result, save
 from opweave.problems.cluster import Cluster, Device
@@ -58,8 +57,8 @@ def _spec(**changes: object) -> dict[str, object]:
 
 BAD_MODELS = [
     (_graph(tensors=[{"id": "x", "bytes": -1}, {"id": "y", "bytes": 1}]), "tensors[0].bytes should be greater than or"),
-    (_graph(tensors=[{"id": "x", "bytes": True}, {"id": "y", "bytes": 1}]), "tensors[0].bytes"),
-    (_graph(tensors=[{"id": "x", "bytes": 2**54}, {"id": "y", "bytes": 1}]), "tensors[0].bytes"),
+    (_graph(tensors=[{"id": "x", "bytes": True}]), "tensors[0].bytes should be a whole number, but is true"),
+    (_graph(tensors=[{"id": "x", "bytes": 2**53 + 1}]), "but is 9007199254740993"),
     (_graph(tensors=[{"id": "x", "bytes": 1}]), "operator 'o' writes tensor 'y', which the graph does not have"),
     (_graph(tensors=[{"id": "x", "bytes": 1}] * 2), "tensor id 'x' is used more than once"),
     (_graph(outputs=["z"]), "the outputs name tensor 'z', which the graph does not have"),
@@ -70,7 +69,9 @@ BAD_MODELS = [
     (_spec(), "this is a problem; use load_problem or 'opweave solve'"),
     ({"status": "optimal", "solver": "auto"}, "this is a result; use load_result or 'opweave check'"),
     ({"layers": []}, "neither 'operators' (opweave's own schema) nor 'nodes'"),
-    ({"layers": [], "kind": [1]}, "neither 'operators' (opweave's own schema) nor 'nodes'"),
+    (_graph(operators=3), "operators should be a list, but is 3"),
+    (_graph(operators=[{"id": ""}]), "operators[0].id should not be empty"),
+    (_graph(tensors=[{"id": name} for name in "xyz"]), "(and 2 more problems)"),
     ([1, 2], "holds no JSON object"),
     (_graph(operators=[{"id": "a", "inputs": ["y"], "outputs": ["x"]}, OPERATOR]), "the graph has a cycle: "),
 ]
@@ -87,6 +88,7 @@ BAD_SPECS = [
     (_spec(constraints=[{"kind": "precede", "before": "o", "after": "z"}]), "names operator 'z'"),
     (_spec(constraints=[{"kind": "magic"}]), "constraints[0]: unknown constraint kind 'magic'"),
     (_spec(constraints=[{"before": "o"}]), "constraints[0]: "),
+    (_spec(constraints=[{"kind": "precede", "before": "o", "after": 7}]), "constraints[0].after should be a text in"),
 ]
 
 
@@ -162,39 +164,6 @@ def test_other_files_are_no_costs_and_no_results(
 def test_operators_may_be_called_like_fields(tmp_path: Path) -> None:
     table = {"nodes": {"cpu": 1.0}, "status": {"cpu": 2.0}, "kind": {"cpu": 3.0}}
     assert load_costs(write(tmp_path / "costs.json", json.dumps(table))).operators == ("nodes", "status", "kind")
-
-
-GOOD = {"id": "a", "bytes": 1}
-
-
-@pytest.mark.parametrize(
-    ("operators", "tensors", "sentence"),
-    [
-        ([], [GOOD, {"id": "b", "bytes": -1}], "f: tensors[1].bytes should be greater than"),
-        ([], [GOOD | {"bytes": 2**53 + 1}], "but is 9007199254740993"),
-        ([], [GOOD | {"bytes": True}], "tensors[0].bytes should be a whole number, but is true"),
-        ([], [{"id": "a"}], "f: tensors[0].bytes is missing; add it"),
-        (3, [], "f: operators should be a list, but is 3"),
-        ([{"id": ""}], [], "f: operators[0].id should not be empty"),
-        ([{"id": "o", "flops": float("nan")}], [], "operators[0].flops should be a finite number"),
-        ([], [{"id": "a"}, {"id": "b"}, {"id": "c"}], "(and 2 more problems)"),
-    ],
-)
-def test_the_sentence_says_what_and_where(operators: object, tensors: object, sentence: str) -> None:
-    data = {"operators": operators, "tensors": tensors}
-    with pytest.raises(ValidationError) as caught:
-        OpGraph.model_validate(data)
-    assert sentence in str(complaint(caught.value, "f", data))
-
-
-def test_a_validation_inside_a_validator_names_the_whole_place() -> None:
-    data = {
-        "graph": {"operators": [{"id": "o"}], "tensors": []},
-        "constraints": [{"kind": "precede", "before": "o", "after": 7}],
-    }
-    with pytest.raises(ValidationError) as caught:
-        MemoryOrdering.model_validate(data)
-    assert str(complaint(caught.value, "f", data)) == "f: constraints[0].after should be a text in quotes, but is 7"
 
 
 def test_control_characters_cannot_reach_the_terminal() -> None:

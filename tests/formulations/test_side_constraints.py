@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.formulations.formulation import (
-    BuildContext,
-    find_formulation,
-    formulation_names,
-    load_formulations,
-)
+from opweave.formulations.formulation import BuildContext, find_formulation, formulation_names, load_formulations
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel

@@ -14,19 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement, product
 
 from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
-from opweave.problems.constraints import (
-    Colocate,
-    Constraint,
-    Forbid,
-    MaxDevices,
-    MemoryCap,
-    Pin,
-    Precede,
-    Separate,
-    Share,
-)
+from opweave.problems.constraints import Precede, Share
 from opweave.problems.errors import InvalidInputError
-from tests.oracles.placement import Task, _beats, _lower_bound, _makespan, _Search
+from tests.oracles.placement import Task, _beats, _lower_bound, _makespan, _Search, obeys
 
 String = tuple[str, ...]
 """The device of one input at every operator."""
@@ -90,7 +80,10 @@ def _allowed(problem: BatchedMapping, count: Mapping[tuple[str, str], int]) -> b
     for (name, device), number in count.items():
         if number:
             where.setdefault(name, set()).add(device)
-    return all(_obeyed(constraint, count, where, held) for constraint in problem.constraints)
+    return all(
+        count.get((rule.op, rule.device), 0) == rule.inputs if isinstance(rule, Share) else obeys(rule, where, held)
+        for rule in problem.constraints
+    )
 
 
 def bytes_on(problem: BatchedMapping, count: Mapping[tuple[str, str], int], device: str) -> int:
@@ -108,29 +101,6 @@ def bytes_on(problem: BatchedMapping, count: Mapping[tuple[str, str], int], devi
             if problem.memory == "buffers":
                 total += number * sum(sizes[name] for name in set(op.inputs))
     return total + sum(weights[name] for name in held)
-
-
-def _obeyed(
-    constraint: Constraint, count: Mapping[tuple[str, str], int], where: Mapping[str, set[str]], held: Mapping[str, int]
-) -> bool:
-    match constraint:
-        case Pin(op=name, device=device):
-            return where[name] == {device}
-        case Forbid(op=name, device=device):
-            return device not in where[name]
-        case Colocate(ops=names):
-            return all(where[name] == where[names[0]] for name in names)
-        case Separate(ops=names):
-            return sum(len(where[name]) for name in names) == len(set().union(*(where[name] for name in names)))
-        case MaxDevices(count=most):
-            return len(set().union(*where.values())) <= most
-        case MemoryCap(device=device, bytes=most):
-            return held[device] <= most
-        case Share(op=name, device=device, inputs=inputs):
-            return count.get((name, device), 0) == inputs
-        case Precede():
-            return True  # a matter of times: see tasks_of
-    raise NotImplementedError(f"the oracle does not know {type(constraint).__name__}")
 
 
 def tasks_of(problem: BatchedMapping, strings: Sequence[String]) -> list[Task] | None:

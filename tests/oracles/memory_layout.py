@@ -95,7 +95,7 @@ def best_layout(problem: MemoryLayout) -> tuple[float | None, Layout | None]:
         if None in stacks:
             continue
         if problem.objective == "arena":
-            value: float = sum(stack[0] for stack in stacks)
+            value: float = sum(stack[0] * pool.price for stack, pool in zip(stacks, problem.pools, strict=True))
         else:
             moved = {s.id: 2 * s.bytes if s.traffic is None else s.traffic for s in problem.lifetimes}
             value = sum(moved[name] / pool.speed for name, pool in where.items() if pool.speed is not None)

@@ -13,8 +13,8 @@ from itertools import combinations, pairwise, permutations, product
 import networkx as nx
 import numpy as np
 
-from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+from tests.oracles.placement import bytes_of, obeys
 
 Best = tuple[float | None, Stages | None]
 """The optimum and stages that reach it; None and None when nothing is allowed."""
@@ -207,14 +207,8 @@ def _seconds(problem: Pipeline, operators: tuple[str, ...], device: str) -> floa
     return sum(problem.costs.seconds(name, device) for name in operators)
 
 
-def _bytes(problem: Pipeline, operators: tuple[str, ...]) -> int:
-    weights = {each.id: each.bytes for each in problem.graph.parameters}
-    sizes = {each.id: each.bytes for each in problem.graph.tensors if each.alias_of is None}
-    here = [_operator(problem, name) for name in operators]
-    total = sum(weights[each] for each in set().union(*(op.parameters for op in here)))
-    if problem.memory == "parameters":
-        return total
-    return total + sum(op.workspace_bytes + sum(sizes.get(each, 0) for each in op.outputs) for op in here)
+def stage_bytes(problem: Pipeline, operators: tuple[str, ...]) -> int:
+    return bytes_of(problem, [_operator(problem, name) for name in operators])
 
 
 def _held(
@@ -230,7 +224,7 @@ def _held(
             runs[name] = runs.get(name, ()) + piece
     for operators in runs.values():
         if operators not in sizes:
-            sizes[operators] = _bytes(problem, operators)
+            sizes[operators] = stage_bytes(problem, operators)
     return {name: sizes[operators] for name, operators in runs.items()}
 
 
@@ -240,28 +234,11 @@ def _fits(limits: dict[str, int | None], held: dict[str, int]) -> bool:
 
 def _may(problem: Pipeline, operators: tuple[str, ...], team: tuple[str, ...]) -> bool:
     """Known times."""
-    return not problem.include_compute or not problem.costs.missing(operators, team)
+    return not problem.include_compute or not np.isnan(problem.costs.array(operators, team)).any()
 
 
 def _obeyed(
     problem: Pipeline, pieces: list[tuple[str, ...]], teams: tuple[tuple[str, ...], ...], held: dict[str, int]
 ) -> bool:
     where = {name: set(team) for piece, team in zip(pieces, teams, strict=True) for name in piece}
-    return all(_obeys(each, where, held) for each in problem.constraints)
-
-
-def _obeys(constraint: Constraint, where: dict[str, set[str]], memory: dict[str, int]) -> bool:
-    match constraint:
-        case Pin(op=name, device=device):
-            return where[name] == {device}
-        case Forbid(op=name, device=device):
-            return device not in where[name]
-        case Colocate(ops=names):
-            return len({frozenset(where[name]) for name in names}) == 1
-        case Separate(ops=names):
-            return all(not where[a] & where[b] for a, b in product(names, names) if a != b)
-        case MaxDevices(count=count):
-            return len(memory) <= count
-        case MemoryCap(device=device, bytes=most):
-            return memory.get(device, 0) <= most
-    raise NotImplementedError(f"the oracle does not know {type(constraint).__name__}")
+    return all(obeys(each, where, held) for each in problem.constraints)

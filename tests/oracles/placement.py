@@ -19,6 +19,7 @@ from itertools import product
 
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import Operator
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 
 Best = tuple[float | None, Schedule | None]
@@ -65,15 +66,23 @@ def allowed_assignments(problem: Placement) -> Iterator[dict[str, str]]:
         device = dict(zip(names, chosen, strict=True))
         limits = {each.name: each.memory_bytes for each in problem.cluster.devices}
         fits = all(limit is None or bytes_on(problem, device, name) <= limit for name, limit in limits.items())
-        if fits and all(_obeyed(problem, constraint, device) for constraint in problem.constraints):
+        if fits and problem.constraints:
+            where = {name: {on} for name, on in device.items()}
+            held = {each.name: bytes_on(problem, device, each.name) for each in problem.cluster.devices}
+            fits = all(obeys(constraint, where, held) for constraint in problem.constraints)
+        if fits:
             yield device
 
 
 def bytes_on(problem: Placement, device: Mapping[str, str], name: str) -> int:
     """What one device holds."""
+    return bytes_of(problem, [op for op in problem.graph.operators if device[op.id] == name])
+
+
+def bytes_of(problem: Placement, here: Sequence[Operator]) -> int:
+    """What a device holds that runs some operators."""
     weights = {each.id: each.bytes for each in problem.graph.parameters}
     sizes = {each.id: each.bytes for each in problem.graph.tensors if each.alias_of is None}
-    here = [op for op in problem.graph.operators if device[op.id] == name]
     total = sum(weights[each] for each in set().union(*(op.parameters for op in here)))
     if problem.memory == "parameters":
         return total
@@ -240,20 +249,21 @@ def _seconds(problem: Placement, name: str, device: str) -> float | None:
         return None
 
 
-def _obeyed(problem: Placement, constraint: Constraint, device: Mapping[str, str]) -> bool:
+def obeys(constraint: Constraint, where: Mapping[str, set[str]], held: Mapping[str, int]) -> bool:
+    """Whether a constraint allows operators (or their parts) on these devices, which hold so many bytes."""
     match constraint:
-        case Pin(op=name, device=where):
-            return device[name] == where
-        case Forbid(op=name, device=where):
-            return device[name] != where
+        case Pin(op=name, device=device):
+            return where[name] == {device}
+        case Forbid(op=name, device=device):
+            return device not in where[name]
         case Colocate(ops=names):
-            return len({device[name] for name in names}) == 1
+            return all(where[name] == where[names[0]] for name in names)
         case Separate(ops=names):
-            return len({device[name] for name in names}) == len(names)
-        case MaxDevices(count=count):
-            return len(set(device.values())) <= count
-        case MemoryCap(device=where, bytes=most):
-            return bytes_on(problem, device, where) <= most
+            return sum(len(where[name]) for name in names) == len(set().union(*(where[name] for name in names)))
+        case MaxDevices(count=most):
+            return len(set().union(*where.values())) <= most
+        case MemoryCap(device=device, bytes=most):
+            return held.get(device, 0) <= most
         case Precede():
             return True  # a matter of times: see tasks_of
     raise NotImplementedError(f"the oracle does not know {type(constraint).__name__}")

@@ -50,20 +50,9 @@ def flow_of(problem: ow.ServingFlow, blocks: dict[str, tuple[int, int]]) -> floa
             rate = problem.cluster.bandwidth[names.index(source)][names.index(target)]
             bytes_there = sizes[used[source][1]]
             limits[source, target] = np.inf if rate and not bytes_there else rate / max(bytes_there, 1)
-        for ends, key, there in ((problem.arriving, path[0], sizes[0]), (problem.leaving, path[-1], sizes[-1])):
-            if ends and key in ends and there:
-                limits[id(ends), key] = ends[key] / there
     if not found:
         return 0.0
-    rows = [
-        [
-            float(key in path or key in itertools.pairwise(path))
-            if not isinstance(key, tuple) or isinstance(key[0], str)
-            else float(path[0 if key[0] == id(problem.arriving) else -1] == key[1])
-            for path in found
-        ]
-        for key in limits
-    ]
+    rows = [[float(key in path or key in itertools.pairwise(path)) for path in found] for key in limits]
     finite = [k for k, limit in enumerate(limits.values()) if np.isfinite(limit)]
     solved = linprog(
         -np.ones(len(found)),

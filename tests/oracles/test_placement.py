@@ -58,14 +58,14 @@ def plainest(problem):
     return best
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(problem=placements(max_operators=3, max_devices=2, precedes=True))
 def test_the_oracles_agree(problem):
     best, _ = best_placement(problem)
     assert best == (plainest(problem) if best is None else pytest.approx(plainest(problem), rel=1e-9))
 
 
-@settings(max_examples=75)
+@settings(max_examples=40)
 @given(problem=placements(max_operators=5, precedes=True))
 def test_the_referee_accepts_what_the_oracle_finds(problem):
     best, plan = best_placement(problem)

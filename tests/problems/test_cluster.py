@@ -117,10 +117,6 @@ def test_refused_links(fields, sentence):
     [
         ([], "devices"),
         ([Device(name="a")] * 2, "device name 'a' is used more than once; names must be unique"),
-        (
-            [Device(name="a", group="g"), Device(name="b", group="g", memory_bytes=1)],
-            "devices 'a' and 'b' share group 'g' but differ",
-        ),
     ],
 )
 def test_refused_devices(devices, sentence):

@@ -39,7 +39,7 @@ PLANNED = {
 
 
 @pytest.mark.parametrize("kind", PLANNED)
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_problems_plans_and_judgements_survive_json(kind, data):
     problem, plan = data.draw(PLANNED[kind])

@@ -122,16 +122,16 @@ def test_too_large(cap, monkeypatch):
         diamond()
 
 
-def test_a_chain_of_100_000_operators():
+def test_a_long_chain():
     began = time.process_time()
-    count = 100_000
+    count = 30_000
     net = OpGraph(
         tensors=[Tensor(id=f"t{k}", bytes=1) for k in range(count + 1)],
         operators=[Operator(id=f"o{k}", inputs=(f"t{k}",), outputs=(f"t{k + 1}",)) for k in reversed(range(count))],
         outputs=["t0", f"t{count}"],
     )
     assert topological_order(net.arrays.successors).tolist() == list(range(count - 1, -1, -1))
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 6
 
 
 def test_a_chain_of_aliases_is_followed_without_recursion():

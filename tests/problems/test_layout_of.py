@@ -18,11 +18,11 @@ def rows(layout: ow.MemoryLayout) -> dict[str, tuple[float, float, int]]:
 def test_an_order_by_hand() -> None:
     """x is there before the first step, and read by a and b; c is a result and stays."""
     problem = PROBLEMS["memory_ordering"]
-    layout = ow.layout_of(problem, ow.Ordering(order=["b", "a", "c"]))
+    layout = ow.MemoryLayout.of(problem, ow.Ordering(order=["b", "a", "c"]))
     assert rows(layout) == {"x": (-1, 2, 2), "a": (1, 3, 8), "b": (0, 3, 4), "c": (2, 3, 1)}
     (x,) = (each for each in layout.lifetimes if each.id == "x")
     assert (x.operators, x.traffic) == (("a", "b"), 4)
-    fast = ow.layout_of(problem, ow.solve(problem), pools=[ow.Pool(name="fast", bytes=8), ow.Pool(name="slow")])
+    fast = ow.MemoryLayout.of(problem, ow.solve(problem), pools=[ow.Pool(name="fast", bytes=8), ow.Pool(name="slow")])
     assert [pool.name for pool in fast.pools] == ["fast", "slow"]
 
 
@@ -32,12 +32,12 @@ def test_a_placement_by_hand() -> None:
     result = ow.solve(problem)
     where = dict(result.solution.device)
     assert where == {"a": "d", "b": "e", "c": "d"}
-    layout = ow.layout_of(problem, result, device="d")
+    layout = ow.MemoryLayout.of(problem, result, device="d")
     sent = result.solution.transfers[0]
     end = result.objective
     assert rows(layout) == {"x": (0, 1, 2), "a": (0, end, 8), "b": (sent.start, end, 4), "c": (sent.end, end, 1)}
     assert layout.pools[0].bytes == 40
-    assert rows(ow.layout_of(problem, result, device="e")) == {"x": (0, 1, 2), "b": (0, sent.end, 4)}
+    assert rows(ow.MemoryLayout.of(problem, result, device="e")) == {"x": (0, 1, 2), "b": (0, sent.end, 4)}
 
 
 def test_parameters_and_workspaces_have_places_too() -> None:
@@ -50,47 +50,27 @@ def test_parameters_and_workspaces_have_places_too() -> None:
         parameters=[ow.Parameter(id="w", bytes=100)],
         outputs=["view"],
     )
-    assert rows(ow.layout_of(ow.MemoryOrdering(graph), ow.Ordering(order=["y", "q"])))["y (workspace)"] == (0, 1, 9)
+    made = ow.MemoryLayout.of(ow.MemoryOrdering(graph), ow.Ordering(order=["y", "q"]))
+    assert rows(made)["y (workspace)"] == (0, 1, 9)
     problem = ow.Placement(
         graph=graph,
         cluster=ow.Cluster(devices=[ow.Device(name="d")], bandwidth=[[0]]),
         costs=ow.Costs.from_table({"y": {"d": 1.0}, "q": {"d": 2.0}}),
     )
-    found = rows(ow.layout_of(problem, ow.solve(problem), device="d"))
+    found = rows(ow.MemoryLayout.of(problem, ow.solve(problem), device="d"))
     assert found == {"x": (0, 1, 4), "y": (0, 3, 4), "view": (1, 3, 4), "y (workspace)": (0, 1, 9), "w": (0, 3, 100)}
-
-
-def test_a_stage_holds_what_it_passes_on() -> None:
-    """Three stages in a row; t is read by the last, so the middle one has it from its first to its last step."""
-    names = ["x", "t", "u", "v"]
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=size) for name, size in zip(names, (1, 2, 4, 8), strict=True)],
-        operators=[
-            ow.Operator(id="p", inputs=["x"], outputs=["t"]),
-            ow.Operator(id="q", inputs=["t"], outputs=["u"]),
-            ow.Operator(id="r", inputs=["t", "u"], outputs=["v"]),
-        ],
-        outputs=["v"],
-    )
-    devices = [ow.Device(name=name) for name in "abc"]
-    problem = ow.Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, shared=1.0), include_compute=False)
-    plan = ow.Stages(stages=[ow.Stage(device=d, operators=[op]) for d, op in zip("abc", "pqr", strict=True)])
-    found = [rows(ow.layout_of(problem, plan, device=name)) for name in "abc"]
-    assert found[0] == {"x": (0, 1, 1), "t": (0, 1, 2)}
-    assert found[1] == {"t": (0, 1, 2), "u": (0, 1, 4)}
-    assert found[2] == {"t": (0, 1, 2), "u": (0, 1, 4), "v": (0, 1, 8)}
 
 
 def test_what_has_no_storages_is_refused() -> None:
     slicing = PROBLEMS["slicing"]
     with pytest.raises(ow.InvalidInputError, match="a Slicing says nothing about when storages live"):
-        ow.layout_of(slicing, ow.solve(slicing))
+        ow.MemoryLayout.of(slicing, ow.solve(slicing))
     placement = PROBLEMS["placement"]
     for device, said in ((None, "name one with device="), ("f", "there is no 'f'")):
         with pytest.raises(ow.InvalidInputError, match=said):
-            ow.layout_of(placement, ow.solve(placement), device=device)
+            ow.MemoryLayout.of(placement, ow.solve(placement), device=device)
     with pytest.raises(ow.InvalidInputError, match="cannot be carried out: 'c' never runs"):
-        ow.layout_of(PROBLEMS["memory_ordering"], ow.Ordering(order=["a", "b"]))
+        ow.MemoryLayout.of(PROBLEMS["memory_ordering"], ow.Ordering(order=["a", "b"]))
 
 
 @settings(suppress_health_check=list(HealthCheck), max_examples=15)
@@ -100,7 +80,7 @@ def test_a_device_holds_no_more_than_all_it_ever_has(problem: ow.Placement) -> N
     assume(plan is not None and problem.evaluate(plan).feasible)
     graph = problem.graph
     for device in problem.cluster.devices:
-        layout = ow.layout_of(problem, plan, device=device.name)
+        layout = ow.MemoryLayout.of(problem, plan, device=device.name)
         own = {op for op, where in plan.device.items() if where == device.name}
         storages = {each.id.rstrip("'") for each in layout.lifetimes}
         made = {name for op in graph.operators if op.id in own for name in op.outputs}
@@ -118,11 +98,11 @@ def test_the_layout_of_an_order_holds_what_is_written_in_place_and_refuses_too_m
         ],
         outputs=["z"],
     )
-    made = ow.layout_of(ow.MemoryOrdering(graph, in_place="any"), ow.Ordering(order=("p", "q")))
+    made = ow.MemoryLayout.of(ow.MemoryOrdering(graph, in_place="any"), ow.Ordering(order=("p", "q")))
     assert made.in_place
     assert made == ow.MemoryLayout.model_validate_json(made.model_dump_json())
     names = [str(k) for k in range(520)]
     many = ow.OpGraph(tensors=[], operators=[ow.Operator(id=name, workspace_bytes=1) for name in names])
     pool = ow.Pool(name="arena", alignment=2**53)
     with pytest.raises(ow.InvalidInputError, match=r"2\*\*62"):
-        ow.layout_of(ow.MemoryOrdering(many), ow.Ordering(order=names), pools=[pool])
+        ow.MemoryLayout.of(ow.MemoryOrdering(many), ow.Ordering(order=names), pools=[pool])

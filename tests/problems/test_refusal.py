@@ -30,7 +30,7 @@ def placed(*constraints, **fields):
         (lambda: ow.Tensor(id="x", bytes=-1), "Tensor: bytes should be greater than or equal to 0, but is -1"),
         (lambda: ow.MemoryOrdering(GRAPH, inplace="any"), "inplace is an unknown field; did you mean 'in_place'?"),
         (lambda: ow.MemoryOrdering(GRAPH, in_place="all"), "in_place should be 'none', 'first' or 'any', but is 'all'"),
-        (lambda: ow.MemoryOrdering(graph=np.ones(3)), "not ndarray; ow.load(model) makes a graph of a model"),
+        (lambda: ow.MemoryOrdering(graph=np.ones(3)), "not ndarray; ow.load(model) makes one of a model"),
         (
             lambda: ow.MemoryOrdering(GRAPH, GRAPH),
             "MemoryOrdering takes graph in this order, and everything else by name",

@@ -133,7 +133,7 @@ def test_two_operators_at_once(data, pair):
     assert "overlap" in rules(problem, heaped)
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(data=st.data(), pair=PORTED)
 def test_two_transfers_at_one_port(data, pair):
     problem, plan = pair
@@ -338,7 +338,7 @@ def test_without_ports_the_same_plan_stays_valid(pair):
         assert free.evaluate(some).objective == problem.evaluate(plan).objective
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data(), pair=PLANS, broken=st.booleans())
 def test_names_and_listing_order_do_not_matter(data, pair, broken):
     problem, plan = pair

@@ -16,7 +16,7 @@ from tests.strategies.slicing import planned_slicings
 CASES = planned_slicings(max_operators=5, max_devices=3, most_rows=6, most_channels=4)
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(case=CASES)
 def test_referee_and_oracle_agree(case: tuple[ow.Slicing, ow.Slices]) -> None:
     problem, plan = case
@@ -27,7 +27,7 @@ def test_referee_and_oracle_agree(case: tuple[ow.Slicing, ow.Slices]) -> None:
     assert fits(problem, plan.order, slices) == all(violation.rule != "memory" for violation in said.violations)
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(case=CASES)
 def test_referee_and_evaluator_agree(case: tuple[ow.Slicing, ow.Slices]) -> None:
     problem, plan = case

@@ -9,13 +9,9 @@ import pytest
 
 import opweave as ow
 from opweave.results import SolverInfo
-from tests.tiny import PROBLEMS
+from tests.tiny import PROBLEMS, named
 
 ROWS = [row for row in ow.list_solvers() if row.available and row.problem in PROBLEMS]
-
-
-def named(row: SolverInfo) -> str:
-    return f"{row.problem}-{row.name}"
 
 
 class MistakeError(Exception):

@@ -7,8 +7,7 @@ import pytest
 import opweave as ow
 from opweave.problems.constraints import BUILT_IN, concerns
 from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
-from tests.test_own_constraints import with_rules
-from tests.tiny import PROBLEMS
+from tests.tiny import ENGINES_IN_CHILD_PROCESSES, PROBLEMS, named, under
 
 CONSTRAINTS = {
     "Pin": ow.Pin(op="b", device="d"),
@@ -21,10 +20,10 @@ CONSTRAINTS = {
     "MaxDevices": ow.MaxDevices(count=1),
 }
 CLUSTER = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=80) for name in "de"], shared=100.0)
-CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress"}
-"""Engines that solve the programs of HiGHS or CP-SAT, in a process for every solve: left to the engines' own tests."""
+CHILDREN = ENGINES_IN_CHILD_PROCESSES - {"cp-sat"}
+"""Engines that solve the programs of HiGHS: left to the engines' own tests."""
 
-LIMIT = 0.15
+LIMIT = 0.05
 ROWS = [row for row in constraint_table() if row.available and row.problem in PROBLEMS]
 
 
@@ -36,16 +35,12 @@ def bare(kind: str) -> ow.extend.Problem:
     return problem if kind == "memory_ordering" else problem.model_copy(update={"cluster": CLUSTER, **more})
 
 
-def named(row: HonouredConstraints) -> str:
-    return f"{row.problem}-{row.solver}"
-
-
 @pytest.mark.parametrize("row", [row for row in ROWS if row.honoured and row.solver not in CHILDREN], ids=named)
 def test_what_is_honoured_is_taken(row: HonouredConstraints) -> None:
     together = [CONSTRAINTS[name] for name in row.honoured if name != "Separate"]  # which opposes Colocate
     for rules in (together, *([[CONSTRAINTS["Separate"]]] if "Separate" in row.honoured else [])):
         try:
-            result = ow.solve(with_rules(bare(row.problem), rules), solver=row.solver, time_limit=LIMIT)
+            result = ow.solve(under(bare(row.problem), *rules), solver=row.solver, time_limit=LIMIT)
         except ow.UnsupportedFeatureError as refusal:
             assert not isinstance(refusal, ow.UnsupportedConstraintError), refusal
             continue
@@ -56,7 +51,7 @@ def test_what_is_honoured_is_taken(row: HonouredConstraints) -> None:
 @pytest.mark.parametrize("row", ROWS, ids=named)
 def test_what_is_refused_is_refused(row: HonouredConstraints) -> None:
     for name in row.refused:
-        problem = with_rules(bare(row.problem), [CONSTRAINTS[name]])
+        problem = under(bare(row.problem), CONSTRAINTS[name])
         with pytest.raises(ow.UnsupportedConstraintError, match=name):
             ow.solve(problem, solver=row.solver)
 
@@ -68,10 +63,10 @@ def test_a_constraint_is_in_the_table_if_and_only_if_a_problem_takes_it(kind: st
         taken = concerns(each, type(PROBLEMS[kind]))
         assert (each.__name__ in (*rows[0].honoured, *rows[0].refused)) == taken
         if taken:
-            with_rules(bare(kind), [CONSTRAINTS[each.__name__]])
+            under(bare(kind), CONSTRAINTS[each.__name__])
         else:
             with pytest.raises(ValueError, match=each.__name__):
-                with_rules(bare(kind), [CONSTRAINTS[each.__name__]])
+                under(bare(kind), CONSTRAINTS[each.__name__])
 
 
 def test_every_constraint_has_a_solver_that_knows_it_exactly() -> None:

@@ -31,10 +31,19 @@ from tests.oracles.slicing import best_slicing
 
 RELATIVE = 2e-6
 
+
+def adding(seed: int) -> ow.Pipeline:
+    """A hostile pipeline whose devices pay for what they send, or in which latency counts."""
+    reading = {"load": "sum"} if seed % 2 else {"objective": "latency"}
+    changed = {"channel": "dedicated", "objective": "bottleneck", **reading}
+    return ow.Pipeline.model_validate(hostile_pipeline(seed).model_dump() | changed)
+
+
 CASES: dict[str, tuple[Callable[[int], Any], Callable[[Any], tuple[Any, Any]], tuple[str, ...]]] = {
     "placement": (hostile_placement, best_placement, ("auto", "decompose", "highs")),
     "batched_mapping": (hostile_batched_mapping, best_batched_mapping, ("auto", "highs")),
     "pipeline": (hostile_pipeline, best_pipeline, ("auto", "exact", "highs")),
+    "pipeline that adds up": (adding, best_pipeline, ("auto",)),
     "memory_ordering": (hostile_ordering, best_ordering_by_states, ("auto", "exact", "btsearch", "highs")),
     "slicing": (hostile_slicing, best_slicing, ("auto", "bound", "highs")),
 }
@@ -56,7 +65,7 @@ def check(problem: ow.extend.Problem[Any, Any], result: ow.Result[Any], optimum:
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.05])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", CASES)
 def test_bounds_and_plans_against_brute_force(kind: str, seed: int, gap: float) -> None:
     make, best, solvers = CASES[kind]
@@ -64,7 +73,7 @@ def test_bounds_and_plans_against_brute_force(kind: str, seed: int, gap: float) 
     optimum = best(problem)[0]
     for solver in solvers:
         try:
-            result = ow.solve(problem, solver=solver, time_limit=5.0, **({"gap": gap} if solver == "auto" else {}))
+            result = ow.solve(problem, solver=solver, time_limit=2.0, **({"gap": gap} if solver == "auto" else {}))
         except ow.UnsupportedFeatureError:
             continue
         except ow.InvalidInputError as refusal:  # an engine by name may refuse numbers that it would misread
@@ -109,8 +118,7 @@ def test_days_on_a_device_do_not_drown_microseconds_on_it(seed: int, goal: Any) 
         i = int(rng.integers(0, count - 1))
         table[f"o{i}"][f"d{k}"] = 1e6 if k != i % devices else 1e-6
     cluster = ow.Cluster(
-        devices=[ow.Device(name=f"d{k}") for k in range(devices)],
-        bandwidth=[[1e9] * devices for _ in range(devices)],
+        devices=[ow.Device(name=f"d{k}") for k in range(devices)], bandwidth=[[1e9] * devices for _ in range(devices)]
     )
     problem = ow.Pipeline(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table), objective=goal)
     optimum = best_pipeline(problem)[0]
@@ -125,8 +133,8 @@ def test_a_device_that_is_no_help_raises_no_bound() -> None:
     graph = ow.load(GRAPHS / "keras" / "ResNet50.json.gz")
     part = first_part(graph, FIRST_OPERATORS)
     plain, slow = (network(part, slow=each, transfers="one_port_tensor") for each in (False, True))
-    known = ow.solve(plain, time_limit=5.0)
-    result = ow.solve(slow, time_limit=5.0, gap=0.001)
+    known = ow.solve(plain, time_limit=2.0)
+    result = ow.solve(slow, time_limit=2.0, gap=0.001)
     assert known.objective is not None
     assert result.reason is None
     assert result.bound is None or result.bound <= known.objective * (1.0 + RELATIVE)

@@ -65,7 +65,7 @@ def test_an_interrupt_waits_for_the_end_of_an_import() -> None:
 
 def test_an_interrupt_of_a_search_keeps_its_plan() -> None:
     problem = ow.MemoryOrdering(graph=layered_dag(60, 6, 3), objective="total")
-    threading.Timer(2.0, signal.raise_signal, (signal.SIGINT,)).start()
+    threading.Timer(1.0, signal.raise_signal, (signal.SIGINT,)).start()
     gc.disable()  # Hypothesis hears of collections, and what is raised there is lost
     try:
         result = ow.solve(problem, time_limit=30.0)

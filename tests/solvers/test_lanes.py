@@ -12,10 +12,11 @@ import pytest
 
 import opweave as ow
 from opweave.problems.errors import EngineError
-from opweave.solvers.lanes import Process, own_first, work_in_lanes
+from opweave.solvers.lanes import Process, work_in_lanes
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
 from tests.oracles.memory_ordering import best_ordering
+from tests.tiny import graph_of
 
 PLAN = ow.Ordering(order=["a"])
 PROBLEM = ow.MemoryOrdering(graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id="a")]))
@@ -63,7 +64,7 @@ def _die_once(_: ow.extend.Problem, run: Run) -> None:
 def test_what_another_process_proves_meets_a_plan_of_this_one() -> None:
     run = Run(time_limit=60.0, threads=2)
     work_in_lanes(PROBLEM, meeting, run)
-    assert (run.objective, run.bound, run.bound_source) == (5, 5, "elsewhere")
+    assert (run.objective, run.bound, run.findings.bound_source) == (5, 5, "elsewhere")
 
 
 def test_a_proof_of_infeasibility_counts_from_elsewhere() -> None:
@@ -104,18 +105,9 @@ def test_executors_that_are_of_no_use_cost_nothing_but_themselves(executor: Exec
 
 def test_any_executor_will_do() -> None:
     with ThreadPoolExecutor(2) as pool:
-        graph = ow.OpGraph(
-            tensors=[ow.Tensor(id=name, bytes=size) for name, size in {"a": 8, "b": 2, "c": 1}.items()],
-            operators=[ow.Operator(id=name, outputs=[name]) for name in "abc"],
-        )
-        problem = ow.MemoryOrdering(graph=graph)
+        problem = ow.MemoryOrdering(graph_of({"a": 8, "b": 2, "c": 1}, dict.fromkeys("abc", "")))
         result = ow.solve(problem, executor=pool, time_limit=20.0)
     assert result.objective == best_ordering(problem)[0]
-
-
-def test_every_lane_begins_with_workers_of_its_own() -> None:
-    crew: list[Any] = list("abcde")
-    assert [own_first(crew, lane, 2) for lane in range(2)] == [list("acebd"), list("abdce")]
 
 
 def test_a_process_carries_out_calls_and_reports_errors() -> None:

@@ -24,7 +24,7 @@ def some_program(seed: int) -> LinearProgram:
     return LinearProgram.of(rng.normal(size=columns), np.full(columns, 3.0), most, equal)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
 def test_the_proved_minimum_is_the_minimum_from_below(seed: int) -> None:
     program = some_program(seed)
@@ -49,7 +49,7 @@ def test_where_highspy_cannot_be_loaded_the_answer_is_the_same(seed: int, monkey
         assert same == pytest.approx(some, abs=1e-7)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), scale=st.sampled_from([0.0, 0.1, 1.0, 100.0]))
 def test_whatever_the_prices_they_prove_no_more(seed: int, scale: float) -> None:
     program = some_program(seed)

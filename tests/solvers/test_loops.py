@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,15 +14,7 @@ import pytest
 import opweave as ow
 from opweave.problems.arrays import FloatMatrix, IntArray
 from opweave.problems.errors import InvalidInputError
-from opweave.solvers.kernels import exceeds
 from opweave.solvers.loops import Loop, clock, compile_seconds, helper, loop, loops_of, signature_of
-
-
-def test_one_number_above_its_limit_is_enough() -> None:
-    limits = np.asarray([3, 3])
-    assert not exceeds(np.asarray([3, 0]), limits)
-    assert exceeds(np.asarray([0, 4]), limits)
-    assert not exceeds(limits[:0], limits[:0])
 
 
 class Scale(NamedTuple):
@@ -52,6 +47,25 @@ def test_the_clock_stands_still_while_a_loop_is_compiled() -> None:
     passed, spent, wall = clock() - began, compile_seconds() - spent, time.perf_counter() - wall
     assert spent > 0.0
     assert passed + spent == pytest.approx(wall, abs=0.05)
+
+
+def test_what_another_version_left_on_disk_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for record in ("Older", "Newer"):
+        lines = [
+            "from typing import NamedTuple",
+            "from opweave.solvers.loops import loop",
+            f"class {record}(NamedTuple):",
+            "    value: int",
+            "@loop",
+            f"def doubled(given: {record}) -> int:",
+            "    return 2 * given.value",
+        ]
+        (tmp_path / "loop_of_two_versions.py").write_text("\n".join(lines))
+        sys.modules.pop("loop_of_two_versions", None)
+        importlib.invalidate_caches()
+        module = importlib.import_module("loop_of_two_versions")
+        assert module.doubled(getattr(module, record)(21)) == 42
 
 
 def test_the_environment_keeps_loops_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:

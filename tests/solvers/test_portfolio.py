@@ -48,7 +48,7 @@ def test_bound_and_plan_of_two_workers_meet() -> None:
     run = Run(time_limit=20.0)
     outcome = work_off([Steps("bound", prove, PROBLEM), Steps("plan", plan_of(5), PROBLEM)][::-1], run)
     assert outcome.termination is Termination.COMPLETED
-    assert {each.worker for each in run.incumbents} == {"plan", "bound"}
+    assert {each.worker for each in run.findings.incumbents} == {"plan", "bound"}
 
 
 def test_the_first_worker_has_the_time_until_there_is_a_plan() -> None:

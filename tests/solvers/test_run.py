@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 
 import opweave as ow
-from opweave.problems.result import Termination
 from opweave.solvers.registry import find_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
@@ -21,8 +19,8 @@ def test_only_what_is_better_is_kept() -> None:
     assert not run.found(SECOND, 7)
     run.proved(3, "a rule")
     run.proved(2, "a worse rule")
-    assert (run.objective, run.bound, run.bound_source) == (7, 3, "a rule")
-    assert len(run.incumbents) == 2
+    assert (run.objective, run.bound, run.findings.bound_source) == (7, 3, "a rule")
+    assert len(run.findings.incumbents) == 2
 
 
 def test_a_phase_has_its_own_limit_and_its_worker_too() -> None:
@@ -34,7 +32,7 @@ def test_a_phase_has_its_own_limit_and_its_worker_too() -> None:
     assert not worker.should_stop()
     worker.found(FIRST, 5)
     assert run.objective == 5
-    assert run.incumbents[-1].worker == "w"
+    assert run.findings.incumbents[-1].worker == "w"
 
 
 def test_a_sub_problem_ends_with_the_whole_and_reports_to_it() -> None:
@@ -56,31 +54,6 @@ def test_what_a_sub_problem_proves_holds_there_alone_unless_it_is_exact() -> Non
     part.proved(9, "part")
     assert part.closed()
     assert (run.objective, run.bound) == (None, None)
-
-
-def test_bounds_are_rounded_up_to_the_grain() -> None:
-    run = Run()
-    run.findings.grain = 0.5
-    run.proved(1.2, "rule")
-    assert run.bound is not None
-    assert 1.2 < run.bound <= 1.5
-
-
-def test_time_runs_out() -> None:
-    run = Run(time_limit=0.01)
-    time.sleep(0.02)
-    assert run.should_stop()
-    assert run.termination() is Termination.TIME_LIMIT
-
-
-def test_a_callback_that_fails_ends_the_run_and_is_kept() -> None:
-    def fail(_: object) -> bool:
-        raise ValueError("mine")
-
-    run = Run(callback=fail)
-    assert run.should_stop() or run.stopped
-    assert run.termination() is Termination.CALLBACK_ERROR
-    assert str(run.findings.callback_error) == "mine"
 
 
 def test_a_bound_is_a_little_less_than_what_was_summed_up_and_never_falls() -> None:

@@ -16,7 +16,7 @@ from opweave.results import Termination
 from opweave.solvers import registry
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
-from tests.tiny import PROBLEMS
+from tests.tiny import PROBLEMS, graph_of
 
 GOOD = ow.Ordering(order=["a", "b", "c"])
 ALSO_GOOD = ow.Ordering(order=["b", "a", "c"])
@@ -26,15 +26,7 @@ WRONG = ow.Ordering(order=["c", "a", "b"])
 @pytest.fixture
 def problem() -> ow.MemoryOrdering:
     """a makes 8 bytes from x, b makes 2 from x, c joins them into 1; a then b needs 12 (x, a, b), either way."""
-    sizes = {"x": 2, "a": 8, "b": 2, "c": 1}
-    reads = {"a": ["x"], "b": ["x"], "c": ["a", "b"]}
-    return ow.MemoryOrdering(
-        graph=ow.OpGraph(
-            tensors=[ow.Tensor(id=name, bytes=size) for name, size in sizes.items()],
-            operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
-            outputs=["c"],
-        )
-    )
+    return ow.MemoryOrdering(graph_of({"x": 2, "a": 8, "b": 2, "c": 1}, {"a": "x", "b": "x", "c": "a b"}, "c"))
 
 
 @pytest.fixture
@@ -44,16 +36,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[Run], 
     monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
 
     def add(act: Callable[[Run], Outcome]) -> str:
-        register(
-            Solver(
-                name="fake",
-                problem="memory_ordering",
-                kind="algorithm",
-                run=lambda _problem, run: act(run),
-                about="a fake",
-                features=frozenset({Feature.GAP, Feature.CALLBACK, Feature.START}),
-            )
-        )
+        able = frozenset({Feature.GAP, Feature.CALLBACK, Feature.START})
+        register(Solver("fake", "memory_ordering", "algorithm", lambda _, run: act(run), "a fake", features=able))
         return "fake"
 
     return add
@@ -61,35 +45,22 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[Run], 
 
 OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN = ow.Status
 DONE, FAILED = Termination.COMPLETED, Termination.ENGINE_ERROR
+REFUTED = Outcome(infeasible=True, reason="because")
 
 
 @pytest.mark.parametrize(
     ("found", "bound", "outcome", "ended", "objective", "source", "words"),
     [
-        pytest.param([(GOOD, 12)], 12, Outcome(), (OPTIMAL, DONE), 12, "act", "", id="honest"),
-        pytest.param([(GOOD, 11)], 11, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "claimed 11", id="too low"),
-        pytest.param(
-            [(GOOD, 12), (WRONG, 3)], 3, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "not valid", id="invalid"
-        ),
-        pytest.param([(WRONG, 3)], None, Outcome(), (UNKNOWN, DONE), None, "trivial", "precedence", id="no plan"),
-        pytest.param([(GOOD, 12)], 13, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "above a verified", id="bound"),
-        pytest.param(
-            [(GOOD, 12)],
-            None,
-            Outcome(infeasible=True, reason="because"),
-            (FEASIBLE, FAILED),
-            12,
-            "trivial",
-            "although a verified",
-            id="infeasible",
-        ),
-        pytest.param(
-            [], 3, Outcome(infeasible=True, reason="because"), (INFEASIBLE, DONE), None, None, "because", id="refuted"
-        ),
-        pytest.param(
-            [(GOOD, 12)], 3, Outcome(Termination.GAP_REACHED), (FEASIBLE, DONE), 12, "trivial", "", id="no gap"
-        ),
+        ([(GOOD, 12)], 12, Outcome(), (OPTIMAL, DONE), 12, "act", ""),
+        ([(GOOD, 11)], 11, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "claimed 11"),
+        ([(GOOD, 12), (WRONG, 3)], 3, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "not valid"),
+        ([(WRONG, 3)], None, Outcome(), (UNKNOWN, DONE), None, "trivial", "precedence"),
+        ([(GOOD, 12)], 13, Outcome(), (FEASIBLE, FAILED), 12, "trivial", "above a verified"),
+        ([(GOOD, 12)], None, REFUTED, (FEASIBLE, FAILED), 12, "trivial", "although a verified"),
+        ([], 3, REFUTED, (INFEASIBLE, DONE), None, None, "because"),
+        ([(GOOD, 12)], 3, Outcome(Termination.GAP_REACHED), (FEASIBLE, DONE), 12, "trivial", ""),
     ],
+    ids=["honest", "too low", "invalid", "no plan", "bound", "infeasible", "refuted", "no gap"],
 )
 def test_solvers_are_believed_as_far_as_the_referee_confirms(
     problem, fake, found, bound, outcome, ended, objective, source, words
@@ -231,13 +202,13 @@ def test_options_take_whole_numbers_for_numbers_and_say_what_they_take() -> None
     assert run.option("number", 2.5) == 1.0
     assert isinstance(run.option("number", 2.5), float)
     assert run.option("number", 2) == 1
-    refused = {
-        "a number": ("none", 2.5),
-        "a whole number": ("none", 2),
-        "a string": ("text", "a"),
-        "true or": ("truth", True),
-    }
-    for words, (name, default) in refused.items():
+    refused = [
+        ("none", 2.5, "a number"),
+        ("none", 2, "a whole number"),
+        ("text", "a", "a string"),
+        ("truth", True, "true or"),
+    ]
+    for name, default, words in refused:
         with pytest.raises(ow.InvalidInputError, match=f"it must be {words}"):
             run.option(name, default)
 
@@ -278,9 +249,3 @@ def test_the_default_solver_needs_no_optional_package(problem, monkeypatch: pyte
     result = ow.solve(problem, time_limit=5)
     assert result.verified
     assert result.objective == ow.solve(problem, solver="highs").objective
-
-
-@pytest.mark.parametrize(("kind", "solver"), [("placement", "tabu")])
-def test_fewer_rounds_than_none_are_refused(kind: str, solver: str) -> None:
-    with pytest.raises(ow.InvalidInputError, match="option 'rounds' is -1; it must be a whole number from 0"):
-        ow.solve(PROBLEMS[kind], solver=solver, options={"rounds": -1})

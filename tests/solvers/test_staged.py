@@ -7,6 +7,7 @@ from itertools import combinations, pairwise, permutations
 import pytest
 
 import opweave as ow
+from tests.tiny import row_of
 
 SECONDS = [[1.0, 2.0, 4.0]] * 6
 BYTES = 10
@@ -14,18 +15,10 @@ BYTES = 10
 
 def row(memory: tuple[int, ...], rate: float, constraints: tuple[ow.Constraint, ...] = ()) -> ow.Placement:
     """Six operators of ten bytes in a row, on devices that get slower."""
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=f"t{i}", bytes=1) for i in range(7)],
-        operators=[
-            ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=[f"w{i}"]) for i in range(6)
-        ],
-        parameters=[ow.Parameter(id=f"w{i}", bytes=BYTES) for i in range(6)],
-        outputs=["t6"],
-    )
     devices = [ow.Device(name=name, memory_bytes=size) for name, size in zip("abc", memory, strict=True)]
     costs = ow.Costs(operators=[f"o{i}" for i in range(6)], devices=["a", "b", "c"], table=SECONDS)
     cluster = ow.Cluster(devices=devices, shared=rate)
-    return ow.Placement(graph=graph, cluster=cluster, costs=costs, memory="parameters", constraints=constraints)
+    return ow.Placement(row_of(6, *[BYTES] * 6), cluster, costs, memory="parameters", constraints=constraints)
 
 
 def best_in_stages(problem: ow.Placement) -> float | None:

@@ -15,7 +15,7 @@ def memory_layouts(
 ) -> MemoryLayout:
     """A problem with up to ``most`` storages and ``pools`` pools; with pools, it may be about traffic."""
     count, names = draw(st.integers(0, most)), [f"s{k}" for k in range(most)]
-    operators = ["p", "q"]
+    operators, number = ["p", "q"], draw(st.integers(1, pools))
     own = [
         Pool(
             name=f"pool{k}",
@@ -23,8 +23,9 @@ def memory_layouts(
             alignment=draw(st.sampled_from([1, 1, 1, 4])),
             speed=draw(st.sampled_from([None, 1.0, 10.0])),
             operators=draw(st.none() | st.none() | st.sampled_from([("p",), ("p", "q")])) if rules else None,
+            price=draw(st.sampled_from([1, 1, 0, 3])) if number > 1 else 1,
         )
-        for k in range(draw(st.integers(1, pools)))
+        for k in range(number)
     ]
     known = [pool.name for pool in own]
     lifetimes = []

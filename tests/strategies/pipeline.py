@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 import opweave as ow
@@ -143,19 +144,20 @@ def replicated_pipelines(draw: DrawFn, max_operators: int = 4, max_devices: int 
 @st.composite
 def planned_replicated_pipelines(draw: DrawFn) -> tuple[Pipeline, Stages]:
     """A problem with replicas, and one of its pipelines."""
-    problem = draw(replicated_pipelines(4, 3).filter(lambda each: each.graph.operators and _some(each) is not None))
-    plans = (plan for plan in all_pipelines(problem) if value_of(problem, plan) is not None)
-    return problem, draw(st.sampled_from(list(islice(plans, 60))))
+    return _planned(draw, replicated_pipelines(4, 3), 60)
 
 
 @st.composite
 def planned_pipelines(draw: DrawFn, max_operators: int = 5, max_devices: int = 4) -> tuple[Pipeline, Stages]:
-    """A problem and one of its pipelines, any that meets all requirements."""
-    readings = pipelines(max_operators, max_devices)
-    problem = draw(readings.filter(lambda each: each.graph.operators and _some(each) is not None))
-    plans = [plan for plan in all_pipelines(problem) if value_of(problem, plan) is not None][:40]
-    return problem, draw(st.sampled_from(plans))
+    """A problem and one of its pipelines, any that obeys all rules."""
+    return _planned(draw, pipelines(max_operators, max_devices), 40)
 
 
-def _some(problem: Pipeline) -> Stages | None:
-    return next((plan for plan in all_pipelines(problem) if value_of(problem, plan) is not None), None)
+def _planned(draw: DrawFn, problems: st.Rolled, most: int) -> tuple[Pipeline, Stages]:
+    """A problem that has a plan, and one of its first plans."""
+    problem = draw(problems.filter(lambda each: each.graph.operators and any(_plans(each))))
+    return problem, draw(st.sampled_from(list(islice(_plans(problem), most))))
+
+
+def _plans(problem: Pipeline) -> Iterator[Stages]:
+    return (plan for plan in all_pipelines(problem) if value_of(problem, plan) is not None)

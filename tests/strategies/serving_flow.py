@@ -22,7 +22,6 @@ def serving_flows(draw: DrawFn, layers: int = 4, devices: int = 3) -> ow.Serving
     )
     memory = [draw(st.sampled_from([None, None, 10, 25])) for _ in names]
     between = [[0.0 if a == b else draw(LINKS) for b in names] for a in names]
-    ends = st.none() | st.dictionaries(st.sampled_from(names), st.sampled_from([0.5, 2.0, 50.0]))
     return ow.ServingFlow(
         graph=graph,
         cluster=ow.Cluster(
@@ -31,6 +30,4 @@ def serving_flows(draw: DrawFn, layers: int = 4, devices: int = 3) -> ow.Serving
         ),
         rates={name: draw(st.lists(RATES, max_size=count + 1)) for name in names},
         entry=draw(st.sampled_from(["first", "first", "any"])),
-        arriving=draw(ends),
-        leaving=draw(ends),
     )

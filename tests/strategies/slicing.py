@@ -127,11 +127,7 @@ def slicings(
     little = limits and draw(st.booleans())
     memory = or_none(st.integers(10, 90))
     devices = [
-        Device(
-            name=name,
-            memory_bytes=draw(memory) if little else None,
-            launch_seconds=draw(of(0.0, 0.25)),
-        )
+        Device(name=name, memory_bytes=draw(memory) if little else None, launch_seconds=draw(of(0.0, 0.25)))
         for name in names
     ]
     rates = draw(lists_of(of(1.0, 3.0, 40.0), count, count))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-import typer
 from rich.console import Console
 
 from opweave.adapters import clusters
@@ -51,17 +49,14 @@ def _kind(problem: str | None) -> str | None:
     return None if problem is None else view_for(problem).problem_type.kind
 
 
-def warm_command(*, as_json: bool = False) -> int:
+def warm_command() -> int:
     """Compile the solvers' loops in advance, once for each machine; otherwise the first solves compile them."""
     from opweave.adapters.report.progress_line import counted
     from opweave.solvers.loops import warm
 
     with counted(Console(stderr=True), "compiling loops") as observer:
         seconds = warm(observer)
-    if as_json:
-        typer.echo(json.dumps(seconds))
-    else:
-        say(f"{len(seconds)} loops compiled or loaded in {readable_seconds(sum(seconds.values()))}")
+    say(f"{len(seconds)} loops compiled or loaded in {readable_seconds(sum(seconds.values()))}")
     return VERIFIED
 
 
@@ -77,7 +72,7 @@ def demo_parts() -> Mapping[str, tuple[str, AnyProblem]]:
     }
 
 
-def demo_command(*, out: Path = Path("opweave-report"), as_json: bool = False) -> int:
+def demo_command(*, out: Path = Path("opweave-report")) -> int:
     """Plan a real model that ships with opweave, in order and in stages, and write a report about each."""
     from opweave.adapters.report.progress_line import counted
     from opweave.adapters.report.questions import table_of
@@ -86,8 +81,7 @@ def demo_command(*, out: Path = Path("opweave-report"), as_json: bool = False) -
 
     check_folder_writable(out)
     for name, (question, problem) in demo_parts().items():
-        if not as_json:
-            say(question)
+        say(question)
         with counted(Console(stderr=True), "solvers") as observer:
             found = compare(problem, time_limit=PLAN_SECONDS, progress=observer)
         best = found["auto"].result
@@ -95,9 +89,6 @@ def demo_command(*, out: Path = Path("opweave-report"), as_json: bool = False) -
             return NOTHING_FOUND
         view = show(problem, best)
         files = write_report(view, out / name, comparison=found)
-        if as_json:
-            typer.echo(found.model_dump_json())
-            continue
         say(table_of(found), result_table(view))
         name_files(files)
     return VERIFIED

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from opweave.adapters import clusters
 from opweave.adapters.files import check_folder_writable, check_writable, read_json
+from opweave.adapters.graphs.lifetimes import pools_of
 from opweave.adapters.load import load_costs
 from opweave.adapters.report.views import view_for
 from opweave.problems.cluster import Cluster
@@ -28,7 +29,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload
-from opweave.problems.memory_layout.spec import Pool
+from opweave.problems.memory_layout.spec import MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import OptionValue
 from opweave.problems.units import parse_bytes
@@ -43,7 +44,7 @@ OF_ORDERS = ("in_place", "inputs", "outputs")
 """How the storages of an order live; a layout of a model takes these."""
 
 PARTS: Mapping[str, Mapping[type[BaseModel], Sequence[str]]] = {
-    "layout": {MemoryOrdering: OF_ORDERS, Pool: ("bytes", "alignment")},
+    "layout": {MemoryOrdering: OF_ORDERS, Pool: ("bytes", "alignment"), MemoryLayout: ("objective",)},
     "llm": {Workload: ("phase", "sequences", "batch", "keys", "values"), Rig: ("host",)},
 }
 """Commands whose flags are fields of other classes than the problem's."""
@@ -52,6 +53,8 @@ LEFT_OUT = frozenset({"graph", "schema_version", "order", "constraints"})
 
 SHORTER = {"limit_bytes": "limit", "bytes": "capacity"}
 """Flags that are not named like their fields."""
+
+POOLS = "NAME=BYTES@SPEED, for example fast=300KiB@400MB/s, or slow=8MiB,price=3; may be repeated"
 
 AS_IS = "Order the file's operators, not those of ONNX Runtime's optimiser"
 
@@ -192,7 +195,8 @@ def flags_of(word: str) -> tuple[Flag, ...]:
     ['--objective', '--in-place', '--limit', '--inputs', '--outputs', '--as-is']
     """
     if word in PARTS:
-        return tuple(flag for kind, names in PARTS[word].items() for flag in _of_class(kind, names))
+        flags = [flag for kind, names in PARTS[word].items() for flag in _of_class(kind, names)]
+        return (*flags, Flag("--pool", "pools", POOLS, list[str], pools_of)) if word == "layout" else tuple(flags)
     kind = view_for(word).problem_type
     found = _of_class(kind, [name for name in kind.model_fields if name not in LEFT_OUT])
     if word in PINNED:

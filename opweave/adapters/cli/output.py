@@ -86,15 +86,15 @@ def tell_result(view: AnyView, settings: Settings, show: Callable[[], Iterable[R
     return VERIFIED if view.result.verified else NOTHING_FOUND
 
 
-def solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
-    """Solve a problem, write the files that are asked for, and show the plan."""
+def solve_and_tell(problem: AnyProblem, settings: Settings, more: Callable[[], Sequence[str]] = tuple) -> int:
+    """Solve a problem, write the files that are asked for, and show the plan, with more sentences below."""
     from opweave.adapters.report.progress_line import live_progress
     from opweave.solvers.solve import solve
 
     showing = view_of(type(problem))  # before time is spent: an answer that cannot be shown is refused now
     with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
         view = showing(problem, solve(problem, **settings.of_solve, progress=observer))
-    return tell_result(view, settings, lambda: shown(view))
+    return tell_result(view, settings, lambda: [*shown(view), *more()])
 
 
 def print_rows(rows: Rows[Any], *columns: str, as_json: bool) -> int:

@@ -16,16 +16,13 @@ from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, solve_and_tell,
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
 from opweave.adapters.formats import family_of
-from opweave.adapters.graphs.lifetimes import load_lifetimes
 from opweave.adapters.load import AnyProblem, geometry, load, load_problem
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.graph import OpGraph
-from opweave.problems.layout_of import layout_of
 from opweave.problems.memory_layout.spec import MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import OptionValue
-from opweave.problems.units import parse_bytes, read_rate
+from opweave.problems.units import exact_bytes, parse_bytes, read_rate
 
 if TYPE_CHECKING:
     from opweave.adapters.report.questions import Answered
@@ -66,12 +63,13 @@ def command_of(word: str) -> Callable[..., int]:
         inputs = None if example_inputs is None else read_arrays(example_inputs)
         dims = {**sizes_given(model, inputs or {}), **dimensions(dim)}
         if word == "layout":
-            return solve_and_tell(_layout(model, dims, inputs, flags, settings.time_limit), settings)
-        posed = None
+            posed = _layout(model, dims, inputs, flags, settings.time_limit)
+            return solve_and_tell(posed, settings, lambda: _beside(model))
+        fields = None
         if word == "ordering" and not flags.pop("as_is", False):
-            posed = _as_run(model, dims, inputs)
-        posed = (posed or _posed(kind.model_fields, model, dims, inputs, flags)) | flags
-        return solve_and_tell(validated(kind, posed, f"problem {word}"), settings)
+            fields = _as_run(model, dims, inputs)
+        fields = (fields or _posed(kind.model_fields, model, dims, inputs, flags)) | flags
+        return solve_and_tell(validated(kind, fields, f"problem {word}"), settings)
 
     return command
 
@@ -104,25 +102,34 @@ def _layout(
     path: Path, dims: Mapping[str, int], inputs: Arrays | None, flags: Mapping[str, Any], time_limit: float | None
 ) -> AnyProblem:
     """The layout of lifetimes in a CSV, or of a model's order with the least peak."""
+    from opweave.solvers.questions.changes import rebuilt
     from opweave.solvers.solve import solve
 
     of_order = {name: flags[name] for name in OF_ORDERS if name in flags}
-    capacity, alignment = flags.get("bytes"), flags.get("alignment", 1)
+    arena = {"name": "arena", "bytes": flags.get("bytes"), "alignment": flags.get("alignment", 1)}
+    pools, goal = flags.get("pools") or [validated(Pool, arena, "pool 'arena'")], flags.get("objective", "arena")
     if path.name.lower().endswith(LIFETIMES):
         if of_order:
             flag = next(iter(of_order)).replace("_", "-")
             raise InvalidInputError(f"--{flag} is about the order of a model; a CSV says when its storages live")
-        return load_lifetimes(path, capacity=capacity, alignment=alignment)
-    pool = validated(Pool, {"name": "arena", "bytes": capacity, "alignment": alignment}, "pool 'arena'")
+        return rebuilt(MemoryLayout.from_csv(path, pools=pools), objective=goal)
     graph = load(path, dims=dims, inputs=inputs)
     ordering = validated(MemoryOrdering, {"graph": graph, **of_order}, "problem layout")
     order = solve(ordering, time_limit=None if time_limit is None else ORDER_SHARE * time_limit).solution
     assert order is not None  # without a limit of bytes, every order is one
-    listed = [graph.operators[graph.operator_index[name]] for name in order.order]
-    parts = {name: getattr(graph, name) for name in OpGraph.model_fields}
-    in_order = OpGraph(**parts | {"operators": listed})  # a reader of the layout finds its order here
-    layout: MemoryLayout = layout_of(MemoryOrdering(graph=in_order, **of_order), order, pools=[pool])
-    return layout
+    listed = tuple(graph.operators[graph.operator_index[name]] for name in order.order)
+    in_order = ordering.model_copy(update={"graph": graph.model_copy(update={"operators": listed})})
+    return rebuilt(MemoryLayout.of(in_order, order, pools=pools), objective=goal)
+
+
+def _beside(model: Path) -> list[str]:
+    """What the runtimes of a .tflite file need for it, as a sentence."""
+    if family_of(model) != "tflite":
+        return []
+    from opweave.adapters.runtimes.tflite_micro import planned_by_runtimes
+
+    needed = (f"{name} {exact_bytes(size)}" for name, size in planned_by_runtimes(model).items())
+    return [f"In the order of the file, without scratch memory: {', '.join(needed)}."]
 
 
 def solve_command(spec: Path, *, settings: Settings) -> int:

@@ -24,7 +24,7 @@ PATIENCE = 30.0
 SECONDS_TO_RETURN, SECONDS_TO_CLOSE, SECONDS_APART = 10, 5, 1.0
 """Seconds in which a lost worker may come back; in which a station ends; from which on clocks are taken to differ."""
 
-PAUSE, ATTEMPTS = 0.1, 10
+PAUSE, ATTEMPTS = 0.25, 10
 """Seconds between two questions for news; losses of workers after which a run ends, because a part may not fit."""
 
 Observer = Callable[[int, int], None]
@@ -177,8 +177,7 @@ class _Team:
                 ahead = news.clock - time.time()
                 ahead = ahead if abs(ahead) > SECONDS_APART else 0.0
                 for each in news.events:
-                    event = replace(each, begin=each.begin - ahead, end=each.end - ahead)
-                    self.found.events.append((device, event))
+                    self.found.events.append((device, replace(each, begin=each.begin - ahead, end=each.end - ahead)))
                 grown[device] = max(grown.get(device, 0), news.grown)
                 for index, tensors in news.results:
                     partial[index].update(tensors)

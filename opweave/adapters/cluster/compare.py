@@ -157,8 +157,8 @@ def per_input(timeline: Timeline, *, together: bool = False) -> dict[str, float]
     found: dict[str, float] = {}
     seconds, size = busy_seconds(timeline) / inputs, moved_bytes(timeline)
     for row, resource in enumerate(timeline.resources):
+        what = f"{resource.name}{COMPUTES}"
         if resource.kind == "device" or together:
-            what = f"{resource.name}{COMPUTES}"
             found[what] = found.get(what, 0.0) + float(seconds[row])
         elif resource.kind != "receive_port":
             found[f"{resource.name}{SENDS}"] = float(seconds[row])
@@ -233,18 +233,15 @@ def with_measured_times(
     }
     cluster, names = problem.cluster, list(problem.cluster.device_index)
     if len(names) > 1:
-        rates = cluster.direct_bandwidth.copy()
-        for row, name in enumerate(names):
-            rates[row] /= slower.get(f"{name}{SENDS}", 1.0)
+        sends = np.array([[slower.get(f"{name}{SENDS}", 1.0)] for name in names])
+        rates = cluster.direct_bandwidth / sends
         cluster = rebuilt(cluster, bandwidth=rates.tolist(), rates=None, shared=None)
     changed: Problem[Any, Any] = rebuilt(problem, costs=Costs.from_table(table), cluster=cluster)
     kept = changed.evaluate(solution)
     if not kept.feasible or not kept.objective:
         return None  # a schedule whose times the measured ones do not keep
     found = solve(changed, start=solution, time_limit=seconds)
-    if found.objective is None:
-        return None
-    gain = 1.0 - float(found.objective) / float(kept.objective)
+    gain = 1.0 - float(found.objective or kept.objective) / float(kept.objective)
     if gain < 0.01:
         return "With the measured times this plan is still the best that is known, within 1 %."
     placed = found.plan.devices_by_operator().values()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
+import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -51,6 +54,7 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
         When nothing answers.
     """
     try:
+        import dask
         from distributed import Client
     except ImportError:
         raise SolverNotAvailableError("clusters need a package; to get it: pip install 'opweave[dask]'") from None
@@ -58,21 +62,28 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
         raise InvalidInputError("give either the address of a scheduler or a number of local workers")
     names = [f"worker-{number}" for number in range(local)] if isinstance(local, int) else local or ()
     with ExitStack() as stack:
-        target = stack.enter_context(_local(names)) if scheduler is None else scheduler
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opweave-"))
+        stack.enter_context(dask.config.set({"temporary-directory": folder}))
+        target = stack.enter_context(_local(names, folder)) if scheduler is None else scheduler
         try:
             client = stack.enter_context(Client(target, timeout=SECONDS_TO_JOIN, direct_to_workers=True))
         except (OSError, ValueError) as error:
-            raise EngineError(
-                f"no scheduler answers at {scheduler!r}: {error or 'timed out'}; start one with 'dask scheduler'"
-            ) from None
+            why = f"no scheduler answers at {scheduler!r}: {error or 'timed out'}; start one with 'dask scheduler'"
+            raise EngineError(why) from None
         yield client
 
 
-def _local(names: Sequence[str]) -> Any:
-    """Workers on this machine, one process and one thread each; they listen on the loopback address only."""
+def _local(names: Sequence[str], folder: str) -> Any:
+    """Workers on this machine, one process and one thread each; they listen on the loopback address only.
+
+    They inherit that interrupts are ignored: Ctrl-C reaches all processes of a terminal, and this one ends the others.
+    """
     from distributed import Nanny, Scheduler, SpecCluster
 
-    nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
+    nanny: dict[str, Any] = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None}
+    nanny |= {"silence_logs": logging.ERROR, "env": {"TMPDIR": folder}}
+    on_main = threading.current_thread() is threading.main_thread()  # no other thread may change what signals do
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN) if on_main else None
     try:
         return SpecCluster(
             scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard": False, "port": 0}},
@@ -80,9 +91,11 @@ def _local(names: Sequence[str]) -> Any:
             silence_logs=logging.ERROR,
         )
     except RuntimeError as error:
-        raise EngineError(
-            f"local workers did not start: {error} A script must start them under: if __name__ == '__main__'"
-        ) from None
+        why = f"local workers did not start: {error} A script must start them under: if __name__ == '__main__'"
+        raise EngineError(why) from None
+    finally:
+        if on_main:
+            signal.signal(signal.SIGINT, heard)
 
 
 class Workers:
@@ -110,17 +123,12 @@ class Workers:
 
     def __init__(self, client: Client, devices: Sequence[str] | None = None) -> None:
         self.client = client
-        found = self.there()
-        if not found:
-            raise InvalidInputError(
-                "the scheduler has no worker; start one on each device: dask worker ADDRESS --name NAME"
-            )
+        if not (found := self.there()):
+            raise InvalidInputError("the scheduler has no workers; start them: dask worker ADDRESS --name NAME")
         for device in devices or ():
             if device not in found:
-                raise InvalidInputError(
-                    f"no worker is named {device!r}; the workers are {', '.join(map(repr, found))}: start one with "
-                    f"--name {device}"
-                )
+                known = ", ".join(map(repr, found))
+                raise InvalidInputError(f"no worker is named {device!r}; start one by --name, as {known} were")
         self.about = {device: found[device] for device in devices or sorted(found)}
 
     def there(self) -> dict[str, Mapping[str, Any]]:
@@ -140,9 +148,9 @@ class Workers:
     def loss(self, wait: float = 0.0) -> LostError | None:
         """The first worker that is no longer where it was; the scheduler may hear of that a little late."""
         time.sleep(wait)
-        left = self.there()
+        left = {name: row["address"] for name, row in self.there().items()}
         for name, row in self.about.items():
-            if name not in left or left[name]["address"] != row["address"]:
+            if left.get(name) != row["address"]:
                 return LostError(f"the worker of {name!r} is gone", name)
         return None
 
@@ -162,8 +170,8 @@ class Workers:
                     if name not in found and future.done():
                         found[name] = future.result()
                 except Exception as error:
-                    why = f"worker {name!r} failed: {' '.join(str(error).split())[:300]}"
-                    raise self.loss(SECONDS_TO_LOOK) or LostError(why) from None
+                    failed = LostError(f"worker {name!r} failed: {' '.join(str(error).split())[:300]}")
+                    raise self.loss(SECONDS_TO_LOOK) or failed from None
             if time.time() > looked + SECONDS_TO_LOOK:
                 looked, lost = time.time(), self.loss()
                 if lost is not None:
@@ -191,7 +199,7 @@ class Workers:
         futures = {}
         for name, row in self.about.items():
             arguments = given[name] if given else ()
-            futures[name] = self.client.submit(question, *arguments, workers=[row["address"]], pure=False, **options)
+            futures[name] = self.client.submit(question, *arguments, workers=row["address"], pure=False, **options)
         return self.answers(futures)
 
     def check_room(self, needed: Mapping[str, int]) -> None:
@@ -202,8 +210,8 @@ class Workers:
         EngineError
             Names the first one that may not.
         """
-        for name, row in self.about.items():
-            room = row["memory_limit"]
+        rooms = {name: row["memory_limit"] for name, row in self.about.items()}
+        for name, room in rooms.items():
             if room and needed[name] > room:
                 raise EngineError(
                     f"worker {name!r} has room for {readable_bytes(room)}, and its part of the model has weights and "

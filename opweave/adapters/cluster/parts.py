@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opweave.adapters.cluster.station import RESULT, Part, Tensors
+from opweave.adapters.cluster.station import RESULT, ModelPiece, Tensors
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.onnx.pieces import Piece, split_onnx
@@ -47,7 +47,7 @@ class Plan:
         For emulated links: whether one channel carries all messages, and whether a device does one thing at a time.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ModelPiece, ...]
     outputs: tuple[str, ...]
     whole: bytes = b""
     one_by_one: bool = False
@@ -109,7 +109,7 @@ def plan_of(
         routes[RESULT] = tuple(name for name in whole.outputs if home.get(name) == number)
         given = outside if number == 0 else ()
         parts.append(
-            Part(
+            ModelPiece(
                 number=number,
                 devices=teams[number],
                 model=files[number],
@@ -157,7 +157,7 @@ def _needed(readers: Sequence[Piece], number: int, home: Mapping[str, int]) -> t
     return tuple(name for name in names if home.get(name, number) < number)
 
 
-def _links(parts: Sequence[Part], cluster: Cluster, compression: float) -> Links:
+def _links(parts: Sequence[ModelPiece], cluster: Cluster, compression: float) -> Links:
     """The links of a cluster, or the best chains of them.
 
     Raises

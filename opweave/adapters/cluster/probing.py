@@ -16,7 +16,7 @@ import numpy as np
 from opweave.adapters.cluster.carry import carry_out
 from opweave.adapters.cluster.connect import Workers
 from opweave.adapters.cluster.parts import Plan, cut, random_inputs
-from opweave.adapters.cluster.station import RESULT, Part, memory_bytes, open_part, part_options
+from opweave.adapters.cluster.station import RESULT, ModelPiece, memory_bytes, open_part, part_options
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.runtimes.groups import Group
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 SIZES = (2**10, 2**14, 2**17, 2**20)
 """Bytes of the messages that are timed."""
 
-FEWEST, MESSAGES, QUICK, STALLED = 3, 40, 1.0, 120.0
-"""Messages of one size: the fewest, and more where the fewest of all sizes took less than ``QUICK`` seconds; seconds
-without a message after which a link is given up."""
+FEWEST, MESSAGES, QUICK, STALLED = 3, 20, 1.0, 120.0
+"""Messages of one size in a round: the fewest, and more where the fewest of all sizes took less than ``QUICK`` seconds;
+seconds without a message after which a link is given up."""
 
 PRODUCT = """
 <ir_version: 9, opset_import: ["" : 17]>
@@ -51,8 +51,9 @@ BUSY, SHARED = 0.25, 1.5
 """Share of a message's time for which it keeps its workers from computing, if that is their work; by what factor
 messages slow each other down, on every pair, where one channel carries all of them."""
 
-ROUNDS, RUNS = 3, 8
-"""Profiles of a model, and runs in each."""
+ROUNDS, RUNS, SECONDS = 3, 8, 0.7
+"""How often everything is measured, one thing after the other, because machines are faster at one time than at another;
+the fewest runs of a model in each round, and for how many seconds at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,7 @@ def probe(
         row = workers.about[name]
         beside = hosts.count(row["host"])
         devices.append(Device(name=name, memory_bytes=min(free // beside, row["memory_limit"] or free)))
-        notes[name] = (
-            f"memory that is free on {row['host']}, for {beside} workers; this one has {row['nthreads']} threads"
-        )
+        notes[name] = f"memory that is free on {row['host']}, for {beside} workers; threads: {row['nthreads']}"
     if len(devices) < 2:
         return Probe(Cluster(devices=tuple(devices), notes=FrozenDict(notes)), costs, {})
     links, how, settings = _links(client, list(workers.about), sizes)
@@ -154,14 +153,15 @@ def measured(file: bytes, threads: int) -> tuple[dict[str, float], str]:
         path.write_bytes(file)
         for _ in range(ROUNDS):
             profiles.append(profiled_run(path, part_options(threads), feeds, runs=RUNS + 1).seconds)
-            for _ in range(RUNS):
-                began = time.perf_counter()
+            ends = [time.perf_counter()]
+            while len(ends) <= RUNS or ends[-1] < ends[0] + SECONDS:
                 session.run(None, feeds)
-                whole.append(time.perf_counter() - began)
+                ends.append(time.perf_counter())
+            whole += np.diff(ends).tolist()
     middle = {name: statistics.median(each[name] for each in profiles) for name in profiles[0]}
     typical, spread = spread_of(whole)
     factor = typical / (sum(middle.values()) or 1.0)
-    how = f"{ROUNDS} profiles, and {ROUNDS * RUNS} runs of {typical * 1e3:.4g} ms (median; spread {spread:.1%})"
+    how = f"{ROUNDS} profiles, and {len(whole)} runs of {typical * 1e3:.4g} ms (median; spread {spread:.1%})"
     return {name: seconds * factor for name, seconds in middle.items()}, how
 
 
@@ -175,12 +175,14 @@ def _links(
     client: Client, names: Sequence[str], sizes: Sequence[int]
 ) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
     """Fields of the cluster, how they were measured, and settings of a pipeline."""
-    still = dict(zip(names, _timed(client, [(name,) for name in names], sizes), strict=True))
-    found = {pair: _timed(client, [pair], sizes)[0] for pair in permutations(names, 2)}
     pairs = list(zip(names[::2], names[1::2], strict=False))
     if len(names) < 4:  # no two pairs are separate: both directions of one link
         pairs = [(names[0], names[1]), (names[1], names[0])]
-    together = _timed(client, pairs, sizes)
+    every = list(permutations(names, 2))
+    chains: list[Sequence[tuple[str, ...]]] = [[(name,) for name in names], *([pair] for pair in every), pairs]
+    rounds = [[_timed(client, each, sizes) for each in chains] for _ in range(ROUNDS)]
+    alone, *single, together = (np.median(each, axis=0) for each in zip(*rounds, strict=True))
+    still, found = dict(zip(names, alone, strict=True)), {pair: row[0] for pair, row in zip(every, single, strict=True)}
     slower = min(float(row[1, -1] / found[pair][1, -1]) for row, pair in zip(together, pairs, strict=True))
     delays, shares = {}, []
     for pair, (period, seconds, _) in found.items():
@@ -238,13 +240,13 @@ def _chained(chains: Sequence[tuple[str, ...]]) -> Plan:
     """Chains of parts that multiply matrices, each of which sends an array to the next one."""
     from onnx.parser import parse_model
 
-    parts: list[Part] = []
+    parts: list[ModelPiece] = []
     for chain, devices in enumerate(chains):
         array, result = f"array{chain}", f"result{chain}"
         model = parse_model(PRODUCT.replace("#", str(chain))).SerializeToString()
         for place, device in enumerate(devices):
             first, last, number = place == 0, place == len(devices) - 1, len(parts)
-            part = Part(
+            part = ModelPiece(
                 number=number,
                 devices=(device,),
                 model=model,

@@ -27,7 +27,7 @@ RESULT = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ModelPiece:
     """A piece of the model.
 
     Attributes
@@ -125,7 +125,7 @@ class Station:
     def __init__(
         self,
         device: str,
-        load: tuple[Sequence[Part], Mapping[int, Tensors]],
+        load: tuple[Sequence[ModelPiece], Mapping[int, Tensors]],
         threads: int,
         links: Mapping[str, tuple[float, float]] | None,
         alone: bool,
@@ -243,7 +243,7 @@ class Station:
                 self.space.notify_all()
             await self._hand_on(part, index, known, end)
 
-    def _run(self, part: Part, known: Tensors) -> tuple[float, float]:
+    def _run(self, part: ModelPiece, known: Tensors) -> tuple[float, float]:
         """Run a part, and add what it makes to what is known; when it began and ended."""
         begin = time.time()
         made = self.sessions[part.number].run(list(part.outputs), {name: known[name] for name in part.inputs})
@@ -251,7 +251,7 @@ class Station:
         known.update(zip(part.outputs, made, strict=True))
         return begin, end
 
-    async def _hand_on(self, part: Part, index: int, known: Tensors, moment: float) -> None:
+    async def _hand_on(self, part: ModelPiece, index: int, known: Tensors, moment: float) -> None:
         for number, names in part.routes.items():
             tensors = {name: known[name] for name in names}
             if number == RESULT:

@@ -18,7 +18,7 @@ from opweave.adapters.onnx.session import default_options, import_runtime, profi
 from opweave.problems.cluster import Device
 from opweave.problems.costs import Calibration, Efficiency
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError
-from opweave.problems.roofline import moved_bytes, variants
+from opweave.problems.roofline import bytes_moved, variants
 from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def measure(model: ModelProto, *, threads: int = 1, repeats: int = 8) -> list[Sa
     graph = from_onnx(model)
     return [
         Sample(names[0], op.flops, moved, seconds[op.id], op.id)
-        for op, names, moved in zip(graph.operators, variants(graph), moved_bytes(graph), strict=True)
+        for op, names, moved in zip(graph.operators, variants(graph), sum(bytes_moved(graph, {})).tolist(), strict=True)
         if op.id in seconds and not op.id.startswith(BEFORE)
     ]
 

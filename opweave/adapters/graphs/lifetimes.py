@@ -8,19 +8,49 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from opweave.adapters.error_messages import complaint
+from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_bytes
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_layout.spec import Lifetime, MemoryLayout, Pool
 
+POOL = re.compile(r"(?P<name>[^=,@]+)=(?P<bytes>[^@,]*)(?:@(?P<speed>[^,]+))?(?P<more>(?:,\w+=\w+)*)")
+
 NEEDED, OPTIONAL = ("id", "lower", "upper", "size"), ("alignment", "offset")
+
+
+def pools_of(texts: Sequence[str]) -> tuple[Pool, ...]:
+    """Read pools written as ``NAME=BYTES@SPEED``, perhaps with their alignment and price: ``slow=8MiB,price=3``.
+
+    Raises
+    ------
+    InvalidInputError
+        For a text of another form.
+
+    Examples
+    --------
+    >>> [(each.bytes, each.speed, each.price) for each in pools_of(["fast=300KiB@400MB/s,price=0", "slow="])]
+    [(307200, 400000000.0, 0), (None, None, 1)]
+    """
+    found = []
+    for text in texts:
+        item = POOL.fullmatch(text)
+        if item is None:
+            raise InvalidInputError(
+                f"pool {text!r:.80}: write it as NAME=BYTES@SPEED, such as fast=300KiB@400MB/s or slow=8MiB,price=3"
+            )
+        more = dict(each.split("=") for each in item["more"].split(",") if each)
+        given = {"bytes": item["bytes"], "speed": item["speed"], **more}
+        fields = {field: int(value) if value.isdigit() else value for field, value in given.items() if value}
+        found.append(validated(Pool, {"name": item["name"], **fields}, f"pool {item['name']!r:.80}"))
+    return tuple(found)
 
 
 def load_lifetimes(

@@ -4,8 +4,8 @@ Keras infers every shape for the requested batch size. A layer that is called tw
 parameters. Nested models are flattened; an operator's module is the path of the model that contains its layer.
 Subclassed models are called once on symbols, which makes the weights of layers that have none yet.
 
-Open dimensions get sizes by name (see :mod:`opweave.adapters.dims`): ``"batch"``, and ``"length"``, ``"height"``,
-``"width"``, ``"depth"`` by the rank of the input and Keras's image format.
+Open dimensions get sizes by name (see :mod:`opweave.adapters.graphs.dims`): ``"batch"``, and ``"length"``,
+``"height"``, ``"width"``, ``"depth"`` by the rank of the input and Keras's image format.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
-from opweave.adapters.dims import filled
 from opweave.adapters.error_messages import plain
+from opweave.adapters.graphs.dims import filled
 from opweave.adapters.graphs.geometry import Reading, Shape, channel_axis, fitting, geometry_of, shapes_of
 from opweave.adapters.graphs.kinds import INPLACE_KINDS, FrameworkKinds
 from opweave.problems.errors import InvalidInputError, LimitExceededError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import keras
 
 _AXES = {2: ("length",), 3: ("length",), 4: ("height", "width"), 5: ("depth", "height", "width")}
-_USUAL = {"batch": 1, "length": 128, "depth": 16}
 
 KINDS = FrameworkKinds(__file__)
 VIEWS, ELEMENTWISE, _OWN_ACTIVATION = map(KINDS.names, ("views", "elementwise", "own_activation"))
@@ -162,7 +161,7 @@ class _Builder:
 
         inner = self.functional(model, model.name)
         opened = {tensor.name: tuple(-1 if size is None else size for size in tensor.shape) for tensor in inner.inputs}
-        shapes = filled(opened, self._dims, {}, self._where, symbol=_axis, example=_USUAL)
+        shapes = filled(opened, self._dims, {}, self._where, symbol=_axis)
         given = [keras.KerasTensor(shapes[each.name], dtype=each.dtype, name=each.name) for each in inner.inputs]
         for tensor in given:
             self._keep(tensor, str(tensor.name))

@@ -104,10 +104,10 @@ class Config:
         self.data, self.where, self.kind, self.inside = data, where, kind, inside or {}
         self.rules, self.usual = _family(row)
         self.layers = MAX_LAYERS
-        self.layers = cast("int", Names(self, None)["layers"])
+        self.layers = cast("int", KeyNames(self, None)["layers"])
         if not 1 <= self.layers <= MAX_LAYERS:
             raise self.wrong("the number of layers", self.layers, MAX_LAYERS)
-        self.whole, self.each = Names(self, None), [Names(self, layer) for layer in range(self.layers)]
+        self.whole, self.each = KeyNames(self, None), [KeyNames(self, layer) for layer in range(self.layers)]
 
     def wrong(self, word: str, value: object, most: int = MAX_NUMBER) -> InvalidInputError:
         """The refusal of a field's value."""
@@ -147,7 +147,7 @@ class Config:
                 yield from (Held(layer, home, shape) for shape in names.shapes(rule))
 
 
-class Names(dict[str, object]):
+class KeyNames(dict[str, object]):
     """The names of expressions for one layer, or outside the layers, each with its value once it was asked for."""
 
     def __init__(self, config: Config, layer: int | None) -> None:

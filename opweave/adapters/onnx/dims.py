@@ -1,17 +1,20 @@
-"""Open dimensions of an ONNX model's inputs, and the sizes that a user gives them (see :mod:`opweave.adapters.dims`).
+"""Open dimensions of an ONNX model's inputs, and the sizes that a user gives them.
+
+See :mod:`opweave.adapters.graphs.dims`.
 
 A name that gets a size has it everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.adapters.dims import OpenDimension, given_sizes
+from opweave.adapters.graphs.dims import OpenDimension, given_sizes
 from opweave.adapters.onnx.model import inner_graphs, values_of
+from opweave.adapters.onnx.sizes import element_type
 from opweave.problems.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -21,9 +24,10 @@ if TYPE_CHECKING:
 def open_dimensions(graph: GraphProto) -> list[OpenDimension]:
     """Dimensions of tensor inputs that have no size; a negative size is none."""
     return [
-        OpenDimension(value.name, position, len(shape.dim), dim.dim_param)
+        OpenDimension(value.name, _sizes(shape), position, dim.dim_param, whole)
         for value in graph.input
         if (shape := _shape(value.type)) is not None
+        for whole in ["INT" in element_type(value.type.tensor_type.elem_type)]
         for position, dim in enumerate(shape.dim)
         if _is_open(dim)
     ]
@@ -31,6 +35,10 @@ def open_dimensions(graph: GraphProto) -> list[OpenDimension]:
 
 def _shape(kind: TypeProto) -> TensorShapeProto | None:
     return kind.tensor_type.shape if kind.HasField("tensor_type") and kind.tensor_type.HasField("shape") else None
+
+
+def _sizes(shape: TensorShapeProto) -> tuple[int, ...]:
+    return tuple(-1 if _is_open(dim) else dim.dim_value for dim in shape.dim)
 
 
 def _is_open(dim: TensorShapeProto.Dimension) -> bool:
@@ -92,18 +100,12 @@ def _replace(graph: GraphProto, sizes: Mapping[str, int]) -> None:
 
 
 def guesses(found: Sequence[OpenDimension]) -> Iterator[dict[str, int]]:
-    """Sizes that may do for a model's open dimensions: 1 for all, then images and sequences of usual sizes."""
-    yield {dim.key: 1 for dim in found}
-    places = {dim.place for dim in found}
-    for size in (8, 16, 64, 224, 512, 640):
-        yield {dim.key: _usual(dim, size, places) for dim in reversed(found)}
-
-
-def _usual(dim: OpenDimension, size: int, places: Container[str]) -> int:
-    state = dim.position == 1 and dim.rank == 3 and f"{dim.input}:0" not in places  # of a recurrent layer: its batch
-    if (dim.position == 0 and dim.rank > 1) or state:
-        return 1
-    return 3 if dim.position == 1 and dim.rank == 4 else size
+    """Sizes that may do for a model's open dimensions: those that make sense for their kinds, then others."""
+    usual = {dim.key: dim.usual for dim in reversed(found)}
+    yield usual
+    for size in (128, 512, 64, 48, 32, 640, 8):
+        yield {key: size if least > 3 else least for key, least in usual.items()}
+    yield dict.fromkeys(usual, 1)
 
 
 def sizes_of_inputs(graph: GraphProto, inputs: Mapping[str, object], where: str) -> dict[str, int]:

@@ -23,6 +23,7 @@ from opweave.adapters.onnx.session import (
     onnx_session_options,
     open_session,
     profiled_run,
+    short,
 )
 from opweave.adapters.onnx.sizes import SEQUENCE, Sized, element_type, sized
 from opweave.problems.errors import EngineError, InvalidInputError
@@ -299,7 +300,7 @@ def attempt(task: _Task, _: Callable[[object], None]) -> Found | str:
     try:
         session.run(None, {name: _array(given) for name, given in task.feeds.items()})
     except Exception as error:  # the runtime has its own exception tree
-        return str(error)
+        return short(error)
     return {}
 
 
@@ -329,7 +330,7 @@ def _by_runtime(task: _Task) -> Found:
         if others:
             found |= {name: _described(value) for name, value in zip(others, session.run(others, feeds), strict=True)}
     except Exception as error:  # the runtime has its own exception tree
-        raise EngineError(f"ONNX Runtime failed: {' '.join(str(error).split())[:300]}") from None
+        raise EngineError(f"ONNX Runtime failed: {short(error)}") from None
     return found
 
 

@@ -23,7 +23,7 @@ from opweave.adapters.onnx.session import default_options, import_runtime, open_
 from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.problems.solution import Answer, solution_of
+from opweave.problems.solution import HasSolution, solution_of
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def runtime_form(model: PathLike, dims: Mapping[str, int], inputs: Inputs | None
 
 def reorder_onnx(
     model: PathLike | ModelProto,
-    ordering: Ordering | Answer[Ordering],
+    ordering: Ordering | HasSolution[Ordering],
     out: PathLike,
     *,
     dims: Mapping[str, int] | None = None,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.adapters.dims import advice
 from opweave.adapters.files import PathLike
+from opweave.adapters.graphs.dims import OpenDimension, advice
 from opweave.adapters.onnx.dims import guesses, open_dimensions, sizes_of_inputs
 from opweave.adapters.onnx.model import KINDS, OnnxFile, Shaped, complete, read_model, reads_of, title
 from opweave.adapters.onnx.sizes import (
@@ -32,8 +33,8 @@ Inputs = Mapping[str, Any]
 """Example inputs by name: arrays, or lists of arrays for sequences."""
 
 
-TRIED_SECONDS = 5.0
-"""Longest run with each of the sizes that a refusal may advise."""
+TRIED_SECONDS = 2.0
+"""Time for reading a model and running it with the sizes that a refusal may advise, all together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,36 +107,51 @@ def shape(
     model: PathLike | ModelProto, dims: Mapping[str, int], inputs: Inputs | None, limits: Limits
 ) -> tuple[OnnxFile, Shaped]:
     """The first half of :func:`prepare`: everything that holds for all values of the inputs."""
-    file = read_model(model, limits)
+    end, file = time.monotonic() + TRIED_SECONDS, read_model(model, limits)
     from opweave.adapters.onnx.shapes import shaped
 
     sizes = sizes_of_inputs(file.proto.graph, _arrays(inputs), file.where)
     found = shaped(file, sizes | dict(dims), limits)
     dims_left = open_dimensions(found.model.graph)
     if dims_left:
-        few = dataclasses.replace(limits, run_seconds=min(limits.run_seconds, TRIED_SECONDS))
-        example = next((sizes for sizes in guesses(dims_left) if _fits(file, found.model, sizes, inputs, few)), None)
-        raise advice(dims_left, example, file.where)
+        raise advice(dims_left, file.where, _tried(dims_left, file, found.model, inputs, limits, end))
     return file, found
 
 
+def _tried(
+    left: Sequence[OpenDimension], file: OnnxFile, model: ModelProto, inputs: Inputs | None, limits: Limits, end: float
+) -> dict[str, int] | None:
+    """Sizes with which a model loads and runs; None if none is found until ``end``."""
+    for sizes in guesses(left):
+        seconds = min(limits.run_seconds, end - time.monotonic())
+        if seconds < 0.0:
+            break
+        if _fits(file, model, sizes, inputs, dataclasses.replace(limits, run_seconds=seconds)):
+            return sizes if time.monotonic() < end else None
+    return None
+
+
 def _fits(file: OnnxFile, model: ModelProto, dims: Mapping[str, int], inputs: Inputs | None, limits: Limits) -> bool:
-    """Whether a model loads and runs with these sizes."""
+    """Whether a model loads and runs with these sizes; it is run only if its shapes fit together."""
     from opweave.adapters.onnx.shapes import shaped
 
     copy = type(model)()
     copy.CopyFrom(model)
     tried = dataclasses.replace(file, proto=copy)
     try:
-        found = shaped(tried, dims, limits)
-        measure(tried, found, inputs, limits)
+        found = shaped(tried, dims, dataclasses.replace(limits, run_seconds=0.0))
     except (InvalidInputError, LimitExceededError):
         return False
     windowed = [
         name for node in found.model.graph.node if node.op_type in KINDS.names("windowed") for name in node.output
     ]
     kinds = [found.types[name] for name in windowed if name in found.types]
-    if not all(dim.dim_value > 0 for kind in kinds if complete(kind) for dim in kind.tensor_type.shape.dim):
+    sizes = [dim.dim_value for kind in kinds if complete(kind) for dim in kind.tensor_type.shape.dim]
+    if found.conflicts or min(sizes, default=1) < 1:
+        return False
+    try:
+        measure(tried, found, inputs, limits)
+    except InvalidInputError:
         return False
     from opweave.adapters.onnx.measured import is_refused
 

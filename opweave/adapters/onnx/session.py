@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import tempfile
 from collections.abc import Container, Mapping, Sequence
@@ -71,7 +72,7 @@ def default_options(*, threads: int = 1) -> SessionOptions:
     """Make the runtime's default options, without log output."""
     options = import_runtime().SessionOptions()
     options.intra_op_num_threads = threads
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # errors are raised, too
     return options
 
 
@@ -137,7 +138,7 @@ def open_session(path: Path, options: SessionOptions) -> InferenceSession:
     try:
         return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime has its own exception tree
-        raise EngineError(f"ONNX Runtime cannot open {path.name}: {_short(error)}") from None
+        raise EngineError(f"ONNX Runtime cannot open {path.name}: {short(error)}") from None
 
 
 def run_session(session: InferenceSession, feeds: Arrays, names: Sequence[str] | None = None) -> Arrays:
@@ -152,7 +153,9 @@ def run_session(session: InferenceSession, feeds: Arrays, names: Sequence[str] |
     try:
         return dict(zip(wanted, session.run(wanted, dict(feeds)), strict=True))
     except Exception as error:
-        raise EngineError(f"ONNX Runtime failed: {_short(error)}") from None
+        raise EngineError(
+            f"ONNX Runtime failed: {short(error)}; other sizes of open dimensions, or example inputs, may do"
+        ) from None
 
 
 def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: int = 3) -> RuntimeRun:
@@ -243,8 +246,9 @@ def random_feeds(model: ModelProto, seed: int, given: Container[str] = ()) -> Ar
     return feeds
 
 
-def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]
+def short(error: BaseException) -> str:
+    """An error of the runtime in one line, without the folders of files that only the run had."""
+    return re.sub(r"[^\s\"']*opweave-[^/\s]+/", "", " ".join(str(error).split()))[:300]
 
 
 def kernel_seconds(data: object, where: str) -> dict[str, float]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
-from opweave.adapters.dims import filled
 from opweave.adapters.files import PathLike, place, read_bytes
+from opweave.adapters.graphs.dims import filled
 from opweave.adapters.graphs.kinds import INPLACE_KINDS, FrameworkKinds
 from opweave.adapters.runtime_answers import ask
 from opweave.problems.errors import InvalidInputError, LimitExceededError

@@ -183,7 +183,7 @@ def bar(label: str) -> AbstractContextManager[Callable[[int, int], None]]:
 def conflict_to_pandas(found: Conflict) -> DataFrame:
     """The repairs as a pandas table, cheapest first."""
     fields = ["words", "requirement", "cost", "amount", "at_least", "least"]
-    return data_frame([{name: getattr(mend, name) for name in fields} for mend in found.mends], fields)
+    return data_frame([{name: getattr(repair, name) for name in fields} for repair in found.repairs], fields)
 
 
 def conflict_html(found: Conflict) -> str:

@@ -39,6 +39,7 @@ VIEWS = {
     **{(name, "html"): f"{__name__}:fields_html" for name in ("Solution", "Device", "Costs", "Timeline")},
     ("Evaluation", "html"): f"{__name__}:evaluation_html",
     **{(name, "save"): f"{__name__}:save" for name in ("OpGraph", "Cluster", "Costs", "Problem", "Solution", "Result")},
+    ("MemoryLayout", "from_csv"): "opweave.adapters.graphs.lifetimes:load_lifetimes",
     ("solve", "progress"): "opweave.adapters.report.progress_line:watched",
 }
 """The functions for each class and verb; see :func:`~opweave.problems.shown.shown_by`."""

@@ -36,7 +36,8 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
         rate = details.inputs_per_second
         speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
         stages, pause = counted(len(details.stages), "stage"), precise_seconds(details.bottleneck_seconds)
-        return f"The pipeline has {stages} on {self._devices()} and gives a result every {pause}{speed}."
+        said = f"The pipeline has {stages} on {self._devices()} and gives a result every {pause}{speed}."
+        return said if self.problem.unit == "seconds" else f"{super().opening()} {said}"
 
     def _devices(self) -> str:
         """How many devices have stages, and of how many."""

@@ -213,7 +213,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     def rows(self) -> list[Row]:
         """Rows that the problem adds to a result's table: the baseline, the devices used, the gain."""
         rows: list[Row] = []
-        if self.baseline:
+        if self.baseline and self.problem.unit == "seconds":
             alone = self.alone
             known = None if alone is None else f"{precise_seconds(alone.seconds)} on {alone.device}"
             rows.append(("best single device", known or "none may run the whole model"))
@@ -247,7 +247,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
 
     def comparison(self) -> Iterator[str]:
         """Say whether the plan is better than what it is compared with."""
-        if self.baseline:
+        if self.baseline and self.problem.unit == "seconds":
             took = self.timeline.end if self.timeline.period is None else self.timeline.period
             yield wording.verdict(took, self.used, self.alone, len(self.uses))
         elif self.reference is not None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         language_settings as language_settings,
         vllm_command as vllm_command,
     )
-    from opweave.adapters.runtimes.tflite_micro import tflite_problem as tflite_problem, write_tflite as write_tflite
+    from opweave.adapters.runtimes.tflite_micro import write_tflite as write_tflite
+    from opweave.adapters.tflite.layout import tflite_problem as tflite_problem
 
 __getattr__, __dir__, __all__ = lazily(__name__, __file__)

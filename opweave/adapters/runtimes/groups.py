@@ -10,7 +10,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Schedule
-from opweave.problems.solution import Answer, solution_of
+from opweave.problems.solution import HasSolution, solution_of
 
 NodeT = TypeVar("NodeT")
 
@@ -22,7 +22,7 @@ class Group(NamedTuple):
     operators: tuple[str, ...]
 
 
-def schedule_groups(graph: OpGraph, schedule: Schedule | Answer[Schedule]) -> tuple[Group, ...]:
+def schedule_groups(graph: OpGraph, schedule: Schedule | HasSolution[Schedule]) -> tuple[Group, ...]:
     """Cut a schedule into few pieces by a simple rule, so that no piece waits for a later one.
 
     The device whose waiting operator starts first takes all of its operators that need nothing from other devices. Then

@@ -12,7 +12,7 @@ from opweave.adapters.graphs.lifetimes import NEEDED
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
-from opweave.problems.solution import Answer, solution_of
+from opweave.problems.solution import HasSolution, solution_of
 from opweave.problems.words import counted
 
 _UNFIT = re.compile(r"[^0-9A-Za-z]+")
@@ -36,8 +36,10 @@ def _reserved(problem: MemoryLayout, places: Mapping[str, tuple[str, int]]) -> d
     return reserved
 
 
-def c_header(problem: MemoryLayout, layout: Layout | Answer[Layout], *, prefix: str = "opweave") -> str:
+def c_header(problem: MemoryLayout, layout: Layout | HasSolution[Layout], *, prefix: str = "opweave") -> str:
     """Write a layout as a C header: the size of every pool, and the offset of every storage in its pool.
+
+    With several pools, each has a number, and every storage the number of its pool.
 
     Names become upper-case words; what C does not allow in a name becomes an underscore.
 
@@ -82,16 +84,21 @@ def c_header(problem: MemoryLayout, layout: Layout | Answer[Layout], *, prefix: 
         aligned = [each.alignment for each in problem.lifetimes if places[each.id][0] == pool.name]
         lines.append(f"#define {word}_BYTES {reserved[pool.name]}u")
         lines.append(f"#define {word}_ALIGNMENT {max([pool.alignment, *aligned])}u")
+    number = {pool.name: place for place, pool in enumerate(problem.pools)}
+    several = len(number) > 1
+    lines += [f"#define {word}_POOL {place}u" for place, word in enumerate(words[: len(number)]) if several]
     lines.append("")
     for each, word in zip(problem.lifetimes, words[len(problem.pools) :], strict=True):
         where, offset = places[each.id]
         lines.append(
             f"#define {word}_OFFSET {offset}u /* {_comment(each.id)}, {each.bytes} bytes in {_comment(where)} */"
         )
+        if several:
+            lines.append(f"#define {word}_POOL {number[where]}u")
     return "\n".join([*lines, "", f"#endif /* {guard} */", ""])
 
 
-def save_lifetimes(problem: MemoryLayout, path: PathLike, layout: Layout | Answer[Layout] | None = None) -> None:
+def save_lifetimes(problem: MemoryLayout, path: PathLike, layout: Layout | HasSolution[Layout] | None = None) -> None:
     """Write lifetimes as a CSV for MiniMalloc; with a layout, the column ``offset`` holds its offsets.
 
     Times that are no whole numbers are replaced by their ranks, which change nothing about what lives together.

@@ -10,7 +10,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 from opweave.problems.placement.spec import Schedule
-from opweave.problems.solution import Answer, solution_of
+from opweave.problems.solution import HasSolution, solution_of
 
 LAYER = re.compile(r"(?:^|[./])(?:layers?|blocks?|h|stages?)[./](\d+)(?=[./]|$)")
 """A numbered layer in a module path: "model.layers.3.mlp", "transformer.h.11"."""
@@ -92,7 +92,7 @@ def layer_number(module: str) -> int | None:
     return None if match is None else int(match[1])
 
 
-def device_map(graph: OpGraph, schedule: Schedule | Answer[Schedule]) -> dict[str, str]:
+def device_map(graph: OpGraph, schedule: Schedule | HasSolution[Schedule]) -> dict[str, str]:
     """Write a placement as the shortest list of module prefixes.
 
     A module whose operators share one device represents all of them. If they do not, its parts are listed, down to

@@ -1,4 +1,4 @@
-"""TensorFlow Lite Micro: the layout problem of a ``.tflite`` file, and its layout written into the file.
+"""TensorFlow Lite Micro: what its planner needs, and a layout written into a ``.tflite`` file.
 
 The interpreter takes offsets from the metadata ``OfflineMemoryAllocation`` instead of planning them itself. Writing
 needs the schema that the package ``tflite-micro`` brings (``pip install 'opweave[tflm]'``).
@@ -6,73 +6,46 @@ needs the schema that the package ``tflite-micro`` brings (``pip install 'opweav
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from opweave.adapters.assemble import packed_bytes
 from opweave.adapters.files import PathLike, place, read_bytes, write_bytes
-from opweave.adapters.tflite.model import Subgraph, TfliteTensor, read_subgraphs
+from opweave.adapters.tflite.layout import problem_of, tensor_id, tflite_problem
+from opweave.adapters.tflite.model import read_subgraphs
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError
-from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
-from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
-from opweave.problems.solution import Answer, solution_of
+from opweave.problems.memory_layout.spec import Layout, Pool
+from opweave.problems.solution import HasSolution, solution_of
+from opweave.solvers.solve import solve
 
 METADATA = "OfflineMemoryAllocation"
 """Name of the metadata that the interpreter looks for."""
 
-ALIGNMENT = 16
-"""The interpreter aligns every buffer to so many bytes, and rounds its size up to a multiple of them."""
+LITE = 64
+"""Bytes of which TensorFlow Lite makes every offset a multiple."""
 
 VERSION, UNPLANNED = 0, -1
 """First number of the metadata, and the offset of a tensor that the interpreter has to plan itself."""
 
 
-def tflite_problem(path: PathLike, *, capacity: int | None = None, limits: Limits = DEFAULT_LIMITS) -> MemoryLayout:
-    """The layout problem of a ``.tflite`` file, as the interpreter of TensorFlow Lite Micro counts it.
+def planned_by_runtimes(path: PathLike, limits: Limits = DEFAULT_LIMITS) -> dict[str, int]:
+    """Bytes of the arena by who plans it, all in the order of the file: the runtimes themselves, and the best layout.
 
-    A tensor lives from the operator that writes it to the last one that reads it; inputs of the model live from the
-    beginning, and outputs to the end. Constants and variables are kept elsewhere. Scratch buffers of operators are not
-    in the file: the interpreter plans them itself, around the offsets that it is given.
-
-    Parameters
-    ----------
-    path
-        The file; it has one subgraph.
-    capacity
-        Bytes of the arena; None for an arena that may grow.
-    limits
-        Caps on the file's size.
-
-    Raises
-    ------
-    InvalidInputError, LimitExceededError
-        If the file is no such model, or a shape in it is open.
+    TensorFlow Lite keeps the model's inputs to the end.
     """
-    name = place(path)
-    subgraph = _only_subgraph(name, read_bytes(path, limits=limits), limits)
-    begin: dict[int, int] = dict.fromkeys(subgraph.inputs, 0)
-    end = dict(begin)
-    for step, op in enumerate(subgraph.operators, start=1):
-        for made in op.outputs:
-            begin.setdefault(made, step)
-            end[made] = max(end.get(made, 0), step)
-        end |= dict.fromkeys(op.inputs, step)
-    end |= dict.fromkeys(subgraph.outputs, len(subgraph.operators))
-    lifetimes = []
-    for number, tensor in enumerate(subgraph.tensors):
-        if number in begin and not tensor.stored and not tensor.variable:
-            size = packed_bytes(tensor.shape, tensor.dtype, f"{name}: tensor {tensor.name!r}")
-            size = -(-size // ALIGNMENT) * ALIGNMENT
-            lifetimes.append(
-                Lifetime(id=_id(tensor, number), begin=begin[number], end=end.get(number, 0) + 1, bytes=size)
-            )
-    arena = Pool(name="arena", bytes=capacity, alignment=ALIGNMENT)
-    graph = OpGraph(name=name.rsplit("/", 1)[-1], operators=(), tensors=())
-    return MemoryLayout(graph=graph, lifetimes=tuple(lifetimes), pools=(arena,))
+    micro = tflite_problem(path, limits=limits)
+    lite = problem_of(path, (Pool(name="arena", alignment=LITE),), 1, limits, keeps_inputs=True)
+    answers = {
+        "TensorFlow Lite Micro's planner": solve(micro, solver="tflm"),
+        "TensorFlow Lite's": solve(lite, solver="by_size"),
+        "the best layout for TensorFlow Lite Micro": solve(micro, time_limit=5.0),
+    }
+    return {name: int(found.objective) for name, found in answers.items() if found.objective is not None}
 
 
 def write_tflite(
-    path: PathLike, layout: Layout | Answer[Layout], target: PathLike, *, limits: Limits = DEFAULT_LIMITS
+    path: PathLike, layout: Layout | HasSolution[Layout], target: PathLike, *, limits: Limits = DEFAULT_LIMITS
 ) -> None:
     """Write a ``.tflite`` file with a layout, which the interpreter follows.
 
@@ -81,7 +54,7 @@ def write_tflite(
     path
         The model.
     layout
-        A layout of :func:`tflite_problem`, or the result of solving it.
+        A layout in one pool of :func:`~opweave.adapters.tflite.layout.tflite_problem`, or the result of solving it.
     target
         The file to write. It is the same model; metadata of an earlier layout are replaced.
     limits
@@ -90,7 +63,8 @@ def write_tflite(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        If the file is no such model, the layout names other tensors, or the target cannot be written to.
+        If the file is no such model, the layout names other tensors or several pools, or the target cannot be written
+        to.
     SolverNotAvailableError
         If the package ``tflite-micro`` is not installed.
     """
@@ -101,18 +75,18 @@ def write_tflite(
         raise SolverNotAvailableError(
             "writing TensorFlow Lite files needs the package tflite-micro; to get it: pip install 'opweave[tflm]'"
         ) from error
-    name, data, offsets = place(path), read_bytes(path, limits=limits), dict(solution_of(layout, Layout).offset)
-    subgraph = _only_subgraph(name, data, limits)
+    name, plan = place(path), solution_of(layout, Layout)
+    pools = sorted(set(plan.pool.values()))
+    if len(pools) > 1:
+        raise InvalidInputError(
+            f"the layout has the pools {' and '.join(pools)}, and the interpreter has one arena; write a C header"
+        )
+    offsets = _offsets(path, plan.offset, limits)
     try:
-        model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(data, 0))
+        model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(read_bytes(path, limits=limits), 0))
     except Exception as error:  # the generated code checks nothing
         raise InvalidInputError(f"{name}: the model is damaged ({type(error).__name__})") from None
-    numbers = [VERSION, 0, len(subgraph.tensors)]
-    numbers += [offsets.pop(_id(tensor, number), UNPLANNED) for number, tensor in enumerate(subgraph.tensors)]
-    if offsets:
-        raise InvalidInputError(
-            f"{name}: the layout has an offset for {next(iter(offsets))!r}, which is not a tensor of it"
-        )
+    numbers = [VERSION, 0, len(offsets), *offsets]
     if max(numbers) >= 2**31:
         raise InvalidInputError(f"{name}: an offset of {max(numbers):,} does not fit into the 32 bits of the metadata")
     buffer = schema.BufferT()
@@ -126,14 +100,16 @@ def write_tflite(
     write_bytes(target, bytes(builder.Output()))
 
 
-def _only_subgraph(name: str, data: bytes, limits: Limits) -> Subgraph:
-    subgraphs = read_subgraphs(data, name, limits)
+def _offsets(path: PathLike, offsets: Mapping[str, int], limits: Limits) -> list[int]:
+    """The offset of every tensor of a file with one subgraph."""
+    name, left = place(path), dict(offsets)
+    subgraphs = read_subgraphs(read_bytes(path, limits=limits), name, limits)
     if len(subgraphs) != 1:
-        count = len(subgraphs)
-        raise InvalidInputError(f"{name}: the model has {count} subgraphs; layouts are written for models with one")
-    return subgraphs[0]
-
-
-def _id(tensor: TfliteTensor, number: int) -> str:
-    """The tensor's name and position; names may repeat, or be missing."""
-    return f"{number}:{tensor.name}"[:1024]
+        raise InvalidInputError(
+            f"{name}: the model has {len(subgraphs)} subgraphs, and the interpreter takes offsets for models with one; "
+            "write a C header"
+        )
+    found = [left.pop(tensor_id(tensor, at), UNPLANNED) for at, tensor in enumerate(subgraphs[0].tensors)]
+    if left:
+        raise InvalidInputError(f"{name}: the layout has an offset for {next(iter(left))!r}, which is no tensor of it")
+    return found

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import cast
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
-from opweave.adapters.dims import filled
 from opweave.adapters.files import PathLike, mapped, place
+from opweave.adapters.graphs.dims import filled
 from opweave.adapters.graphs.kinds import INPLACE_KINDS
 from opweave.adapters.runtime_answers import ask
 from opweave.adapters.tflite.model import KINDS, Subgraph, TfliteOperator, read_subgraphs
@@ -102,7 +102,7 @@ def input_shapes(model: Subgraph, dims: Mapping[str, int], where: str) -> dict[i
     Raises
     ------
     InvalidInputError
-        As for :func:`~opweave.adapters.dims.filled`.
+        As for :func:`~opweave.adapters.graphs.dims.filled`.
     """
     inputs = {place: model.tensors[place] for place in model.inputs}
     opened = {each.name: each.signature for each in inputs.values() if len(each.signature) == len(each.shape)}
@@ -188,6 +188,7 @@ class _Builder:
             looks=own,
             # A handle can be passed to what is called: it may change every state that is known here.
             changes=[*inside, *states.values()] if inside else own * (op.kind in CHANGES),
+            names=[op.variable] * bool(op.variable),
         )
 
     def _body(self, number: int) -> OpGraph:

@@ -186,7 +186,7 @@ def _recorder(ledger: Ledger, path: Callable[[], str]) -> Any:
     """A dispatch mode that records every call. The class is defined here because its base class comes from torch."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Recorder(TorchDispatchMode):  # type: ignore[misc]
+    class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
@@ -195,4 +195,4 @@ def _recorder(ledger: Ledger, path: Callable[[], str]) -> Any:
             ledger.record(Call(name, func, args, kwargs or {}, result, module=path()))
             return result
 
-    return Recorder()
+    return CallRecorder()

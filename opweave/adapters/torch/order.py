@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.runtimes.groups import Group
-from opweave.adapters.torch.stages import PLANNED, Runnable, Stage, staged
+from opweave.adapters.torch.stages import PLANNED, Runnable, SplitPart, staged
 from opweave.adapters.torch.twin import tensors_in
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run_in_order(run: Runnable, order: Sequence[str], inputs: list[object]) -> T
     live: list[int] = []
     seconds: dict[str, float] = {}
 
-    def call(stage: Stage, given: list[object], kept: list[object]) -> Sequence[object]:
+    def call(stage: SplitPart, given: list[object], kept: list[object]) -> Sequence[object]:
         made: Sequence[object] = _recorder(stage, weights, kept, live, seconds).boxed_run(given)
         return made
 
@@ -86,7 +86,7 @@ def allocator_peak(run: Callable[[], object]) -> int:
 
 
 def _recorder(
-    stage: Stage, weights: set[int], kept: Sequence[object], live: list[int], seconds: dict[str, float]
+    stage: SplitPart, weights: set[int], kept: Sequence[object], live: list[int], seconds: dict[str, float]
 ) -> Any:
     """An interpreter of a stage that measures; its class is defined here because its base class comes from torch.
 
@@ -103,7 +103,7 @@ def _recorder(
     """
     from torch.fx import Interpreter
 
-    class Recorder(Interpreter):  # type: ignore[misc]
+    class NodeRecorder(Interpreter):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(stage.module)
             self._spent = 0.0
@@ -125,7 +125,7 @@ def _recorder(
                 live.append(sum(size for key, size in held.items() if key not in weights))
             return result if n.users or n.op == "output" else None  # what nothing reads is freed at once
 
-    return Recorder()
+    return NodeRecorder()
 
 
 def _storages(values: object) -> dict[int, int]:

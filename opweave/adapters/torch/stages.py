@@ -177,7 +177,7 @@ def runnable(program: ExportedProgram, graph: OpGraph) -> Runnable:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SplitPart:
     """One part of a split program.
 
     Attributes
@@ -205,7 +205,7 @@ class StagedProgram:
         The stages in order.
     """
 
-    def __init__(self, run: Runnable, stages: Sequence[Stage]) -> None:
+    def __init__(self, run: Runnable, stages: Sequence[SplitPart]) -> None:
         self._run = run
         self.stages = tuple(stages)
 
@@ -222,7 +222,7 @@ class StagedProgram:
     def run_flat(
         self,
         inputs: list[object],
-        call: Callable[[Stage, list[object], list[object]], Sequence[object]] | None = None,
+        call: Callable[[SplitPart, list[object], list[object]], Sequence[object]] | None = None,
     ) -> list[object]:
         """Run every stage on flat inputs, which are freed after the last stage that reads them, like all values.
 
@@ -303,7 +303,7 @@ def staged(run: Runnable, groups: Sequence[Group]) -> StagedProgram:
     return StagedProgram(run, [_stage(run, home, index, group) for index, group in enumerate(groups)])
 
 
-def _stage(run: Runnable, home: Mapping[Node, int], index: int, group: Group) -> Stage:
+def _stage(run: Runnable, home: Mapping[Node, int], index: int, group: Group) -> SplitPart:
     """Copy the nodes of one group into a graph of their own, with the weights and the values of these alone."""
     import torch
 
@@ -331,4 +331,4 @@ def _stage(run: Runnable, home: Mapping[Node, int], index: int, group: Group) ->
     leaving = list(filter(leaves, home))
     graph.output(tuple(copies[node] for node in leaving))
     names = tuple(node.name for node in entering), tuple(node.name for node in leaving)
-    return Stage(group.device, torch.fx.GraphModule(run.module, graph), *names)
+    return SplitPart(group.device, torch.fx.GraphModule(run.module, graph), *names)

@@ -44,11 +44,7 @@ from opweave.problems.words import counted
 def placement_with(problem: BatchedMapping, graph: OpGraph, seconds: FloatArray) -> Placement:
     """A placement on the same cluster under the same constraints; NaN if an operator cannot run on a device."""
     table = tuple(tuple(None if np.isnan(s) else float(s) for s in row) for row in seconds.tolist())
-    costs = Costs(
-        operators=graph.operator_ids,
-        devices=tuple(device.name for device in problem.cluster.devices),
-        table=table,
-    )
+    costs = Costs(operators=graph.operator_ids, devices=problem.cluster.device_index, table=table)
     return Placement(
         graph=graph,
         cluster=problem.cluster,
@@ -123,9 +119,8 @@ def one_input(problem: BatchedMapping, seconds: FloatArray) -> Placement:
         Least time of any batch; NaN if an operator cannot run. Shape (operators, devices).
     """
     devices = tuple(device.model_copy(update={"memory_bytes": None}) for device in problem.cluster.devices)
-    free = problem.model_copy(
-        update={"cluster": problem.cluster.model_copy(update={"devices": devices}), "constraints": ()}
-    )
+    cluster = problem.cluster.model_copy(update={"devices": devices})
+    free = problem.model_copy(update={"cluster": cluster, "constraints": ()})
     return placement_with(free, problem.graph, seconds)
 
 
@@ -259,10 +254,7 @@ def _seconds(problem: BatchedMapping, allowed: BoolArray, granule: int) -> Float
     for share in problem.constraints:
         if means(share, Share):
             row = seconds[graph.operator_index[share.op], devices.index(share.device)]
-            kept = row[share.inputs // granule] if share.inputs % granule == 0 else np.inf
-            row[:] = np.inf
-            if share.inputs % granule == 0:
-                row[share.inputs // granule] = kept
+            row[np.arange(len(row)) * granule != share.inputs] = np.inf
     return seconds
 
 

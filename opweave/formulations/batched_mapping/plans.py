@@ -15,10 +15,9 @@ def serial_length(instance: BatchedInstance) -> float:
     finite = np.where(np.isfinite(instance.seconds), instance.seconds, 0.0)
     linked = instance.latency[np.isfinite(instance.latency)]
     moved = instance.size * (instance.batch if instance.grows else 1)
-    way = float(linked.max(initial=0.0)) * len(moved) + float(moved.sum()) * float(
-        instance.seconds_per_byte.max(initial=0)
-    )
-    return float(finite.max(axis=2).sum()) + way
+    waits = float(linked.max(initial=0.0)) * len(moved)
+    sending = float(moved.sum()) * float(instance.seconds_per_byte.max(initial=0))
+    return float(finite.max(axis=2).sum()) + waits + sending
 
 
 Place = tuple[int, int]

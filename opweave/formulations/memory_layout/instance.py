@@ -19,7 +19,8 @@ from opweave.problems.arrays import (
     IntMatrix,
     distinct,
 )
-from opweave.problems.memory_layout.spec import Layout, MemoryLayout, united
+from opweave.problems.graph_arrays import united
+from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.spec import FrozenDict
 
 
@@ -47,6 +48,8 @@ class LayoutInstance:
         What it takes to write and read it in a pool. Shape (blocks, pools).
     capacity, pool_alignment
         Of every pool; :data:`~opweave.problems.arrays.NO_LIMIT` for none. Shape (pools,).
+    price
+        What a reserved byte of every pool counts; nothing where the objective is traffic. Shape (pools,).
     team
         Blocks with the same number must share a pool. Shape (blocks,).
     apart
@@ -64,6 +67,7 @@ class LayoutInstance:
     seconds: FloatMatrix
     capacity: IntArray
     pool_alignment: IntArray
+    price: IntArray
     team: IntArray
     apart: IntMatrix
 
@@ -222,6 +226,7 @@ def lower(problem: MemoryLayout) -> LayoutInstance:
         seconds=_seconds(problem),
         capacity=capacity,
         pool_alignment=pool_alignment,
+        price=np.asarray([pool.price * (problem.objective == "arena") for pool in pools], dtype=np.int64),
         **_companions(problem),
     )
 

@@ -115,6 +115,7 @@ class Sides(Formulation[MemoryLayout, Layout]):
     _height: int = 0
     _cost_unit: float = 1.0
     _timed: bool = False
+    _price: int = 1
 
     def build(self, problem: MemoryLayout) -> LayoutModel:
         """Write the model."""
@@ -138,7 +139,7 @@ class Sides(Formulation[MemoryLayout, Layout]):
         LimitExceededError
             If there are too many storages.
         """
-        instance = self._affordable(lower(problem))
+        instance, self._price = self._affordable(lower(problem)), _dearest(problem)
         if instance.impossible is not None:
             raise InfeasibleError(instance.impossible)
         self.check_size(self.least_rows(problem))
@@ -189,8 +190,9 @@ class Sides(Formulation[MemoryLayout, Layout]):
         instance, known = model.instance, self.context.ceiling
         least = float(instance.live.max(initial=0)) / self._grain
         arena = instance.problem.objective == "arena"
-        ceiling = int(known) if arena and known is not None else self._height
-        most = np.minimum(np.minimum(instance.capacity, ceiling), self._height)
+        most = np.minimum(instance.capacity, self._height)
+        if arena and known is not None:
+            most = np.where(instance.price > 0, np.minimum(most, int(known) // np.maximum(instance.price, 1)), most)
         names = [pool.name for pool in instance.problem.pools]
         low = [least if len(names) == 1 and arena else 0.0] * len(names)
         high = [self._units(int(size)) for size in most]
@@ -260,7 +262,8 @@ class Sides(Formulation[MemoryLayout, Layout]):
         """The bytes of all pools, or the seconds of traffic."""
         instance = model.instance
         if instance.problem.objective == "arena":
-            model.minimise(total(model.tops), self._grain)
+            prices = instance.price.tolist()
+            model.minimise(total(top * price for top, price in zip(model.tops, prices, strict=True)), self._grain)
             return
         largest = float(np.where(instance.allowed, instance.seconds, 0.0).max(axis=1, initial=0.0).sum())
         self._cost_unit, self._timed = largest / COST_UNITS or 1.0, True
@@ -344,25 +347,31 @@ class Sides(Formulation[MemoryLayout, Layout]):
         """Nothing for whole units of bytes, otherwise two units; the tolerances of engines for seconds."""
         if self._timed:
             return TOLERANCE * self._cost_unit
-        return 0.0 if self._grain == self._step else 2.0 * self._grain
+        return 0.0 if self._grain == self._step else 2.0 * self._grain * self._price
 
     def objective_bound(self, problem: MemoryLayout, value: float) -> int | float:
         """Convert units to bytes or seconds, rounded so that a lower bound stays one."""
         if problem.objective == "traffic":
             return max(0.0, value * self._cost_unit)
         if self._grain == self._step:
-            return max(0, math.ceil(value - SLACK)) * self._step
+            return max(0, math.ceil(value - SLACK * _dearest(problem))) * self._step
         return max(0, math.floor(value * self._grain))
 
     def counts_units(self, problem: MemoryLayout) -> bool:
         """Every layout that is pushed down has an arena of whole units."""
-        return problem.objective == "arena" and self._grain == self._step and not self.context.extended
+        whole = self._grain == self._step and _dearest(problem) == 1
+        return problem.objective == "arena" and whole and not self.context.extended
 
     def why_infeasible(self, problem: MemoryLayout) -> str:
         """Name the pools."""
         rows = " or breaks some added row" if self.context.extended or problem.constraints else ""
         several = "no choice of pools and offsets" if len(problem.pools) > 1 else "no choice of offsets"
         return f"{several} keeps storages that live together apart within the bytes of the pools{rows}"
+
+
+def _dearest(problem: MemoryLayout) -> int:
+    """The highest price of a pool, but at least 1: an engine's error grows with it."""
+    return max(1, *(pool.price for pool in problem.pools))
 
 
 def laid(instance: LayoutInstance, asked: FloatArray, pool: IntArray, context: BuildContext) -> IntArray:

@@ -138,9 +138,7 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
     size = arrays.tensor_bytes[owner].copy()
     producer = arrays.producer[owner]
     kept = np.zeros(len(owner), dtype=bool)
-    outputs = (
-        storage_of[[graph.tensor_index[name] for name in graph.outputs]] if graph.outputs else np.zeros(0, np.int64)
-    )
+    outputs = storage_of[np.asarray([graph.tensor_index[name] for name in graph.outputs], dtype=np.int64)]
     kept[outputs] = True
     if problem.inputs == "kept":
         kept[producer < 0] = True
@@ -149,7 +147,8 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
     if problem.outputs == "excluded":
         size[outputs] = 0
 
-    reads = Adjacency(arrays.reads.start, storage_of[arrays.reads.items]).without_repeats()
+    listed = Adjacency(arrays.reads.start, storage_of[arrays.reads.items]).lists()
+    reads = Adjacency.from_lists([list(dict.fromkeys(row)) for row in listed])
     owned = arrays.storage[arrays.writes.items] == arrays.writes.items
     writes = Adjacency(arrays.writes.start, storage_of[arrays.writes.items]).only(owned)
     before = with_order_arcs(problem, arrays.predecessors)

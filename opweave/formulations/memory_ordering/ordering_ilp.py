@@ -70,7 +70,11 @@ class Scale:
     @classmethod
     def of(cls, instance: OrderingInstance) -> Scale:
         """The scale of an instance: no footprint exceeds all storages and the largest workspace together."""
-        step, largest = instance.granularity(), int(instance.size.sum()) + int(instance.workspace.max(initial=0))
+        return cls.up_to(int(instance.size.sum()) + int(instance.workspace.max(initial=0)), instance.granularity())
+
+    @classmethod
+    def up_to(cls, largest: int, step: int) -> Scale:
+        """The scale for footprints of at most ``largest`` bytes."""
         return cls(step, step * max(1, math.ceil(largest / (step * LARGEST))))
 
     @property
@@ -359,10 +363,7 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering]):
 
     def why_infeasible(self, problem: MemoryOrdering) -> str:
         """Name the limit or the side constraints."""
-        limit, rows = (
-            problem.limit_bytes,
-            "side constraint or an added row" if self.context.extended else "side constraint",
-        )
+        limit, rows = problem.limit_bytes, "side constraint" + " or an added row" * self.context.extended
         limited = [] if limit is None else [f"needs more than the limit of {limit:,} bytes"]
         broken = [f"breaks some {rows}"] if problem.constraints or self.context.extended or not limited else []
         return f"every order {' or '.join([*limited, *broken])}"

@@ -8,16 +8,15 @@ How a formulation is written
        @dataclass(eq=False)
        class FlowModel(LinearModel):
            instance: PipelineInstance
-           more_words: ClassVar[tuple[str, ...]] = ("stages",)  # handles beside those of modeling.linear
+           more_words: ClassVar[tuple[str, ...]] = ("paths",)  # handles beside those of modeling.linear
            def on(self, op: str, device: str) -> Linear: ...
 
       The formulation names it as ``model_type`` and is decorated with ``@register_formulation``, also if it is a
       constraint program.
 2. ``build(problem)`` makes the model, adds columns (``model.binaries("z", keys)``, ``reals``, ``wholes``; a single
    column is ``real("beta")``) and families of rows: ``model.rows("flow").add(left <= right)``. It calls
-   ``model.minimise(cost, unit)`` and ends with ``self.add_constraints(model, problem)``. Constraint programs add one
-   column at a time (``model.whole(low, high, "starts", op)``, ``model.binary("x", (op, device))``), rows with
-   ``model.row(terms, low, high, only_if)``, and minimise one column:
+   ``model.minimise(cost, unit)`` and ends with ``self.add_constraints(model, problem)``. Constraint programs have
+   integer columns, rows with ``model.row(terms, low, high, only_if)``, and minimise one column:
    ``model.minimise(Linear.of(column), seconds_of_a_tick)``.
 3. ``extract(model, values)`` and ``start(model, solution)`` use values by column, shape ``(len(model),)``. ``start``
    may leave unknown values NaN. ``model.filled({column: value})`` makes such an array.

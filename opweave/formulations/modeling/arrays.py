@@ -15,7 +15,7 @@ from opweave.formulations.modeling.rows import (
     INFINITE,
     LARGEST_COEFFICIENT,
     Block,
-    Rows,
+    RowFamily,
     join_blocks,
     refuse,
     row_names,
@@ -148,7 +148,7 @@ class Program:
 
     def block(self, rows: Sequence[Row]) -> Block:
         """Convert rows over the model's columns to rows of the program."""
-        collected = Rows()
+        collected = RowFamily()
         for row in rows:
             terms: dict[int, float] = {}
             shift = 0.0

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import ClassVar
 
 from opweave.formulations.modeling.linear import Linear, Row
-from opweave.formulations.modeling.model import ADDED, Key, LinearModel
-from opweave.formulations.modeling.rows import Rows
+from opweave.formulations.modeling.model import ADDED, LinearModel
+from opweave.formulations.modeling.rows import RowFamily
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import UnsupportedFeatureError
 
@@ -162,7 +162,7 @@ class IntervalModel(LinearModel):
     --------
     >>> from opweave.formulations.modeling.linear import Linear
     >>> model = IntervalModel()
-    >>> end, there = model.whole(0, 9, "end"), model.binary()
+    >>> (end,), (there,) = model.wholes("end", [None], 0, 9).tolist(), model.binaries("there", [None]).tolist()
     >>> model.row({end: 1}, 4, None, only_if=[there])
     >>> model.minimise(Linear.of(end))
     >>> model.broken([3, 1]), model.broken([3, 0])
@@ -172,15 +172,7 @@ class IntervalModel(LinearModel):
     whole_rows: list[WholeRow] = field(init=False, default_factory=list)
     apart: list[list[Interval]] = field(init=False, default_factory=list)
 
-    def whole(self, low: int, high: int, name: str = "n", key: Key = None) -> int:
-        """Add an integer column; a column without a name gets a number."""
-        return int(self.wholes(name, (len(self) if name == "n" else key,), low, high)[0])
-
-    def binary(self, name: str = "n", key: Key = None) -> int:
-        """Add a 0/1 column."""
-        return self.whole(0, 1, name, key)
-
-    def rows(self, name: str) -> Rows:
+    def rows(self, name: str) -> RowFamily:
         """A family of rows with integer coefficients, in the model's own units."""
         return _WholeRows(self)
 
@@ -263,7 +255,7 @@ class IntervalModel(LinearModel):
         return WholeRow(tuple(terms), tuple(round(value * factor) for value in terms.values()), sides[0], sides[1])
 
 
-class _WholeRows(Rows):
+class _WholeRows(RowFamily):
     """Rows of a constraint program, which keeps no families."""
 
     def __init__(self, model: IntervalModel) -> None:

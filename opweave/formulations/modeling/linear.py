@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, ClassVar
+from inspect import isfunction, signature
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -180,17 +181,70 @@ class Row:
         return frozenset(self.terms.items()), self.low, self.high
 
 
+class Model(Protocol):
+    """What ``extend`` and expressions of rules receive: handles, and ``add`` for the rows that are written with them.
+
+    A formulation has those handles that mean something for its problem; times are in seconds, sizes in bytes. In a
+    model of Pyomo's, handles are expressions of Pyomo and are used in the same way.
+
+    Attributes
+    ----------
+    problem
+        The problem that the model stands for.
+
+    Examples
+    --------
+    >>> def extend(model: Model, problem: Problem[Any, Any]) -> None:
+    ...     model.add(model.end("embed") <= 0.5 + model.on("embed", "gpu"))
+    """
+
+    problem: Problem[Any, Any]
+
+    def on(self, op: str, device: str) -> Linear:
+        """1 if ``op`` runs on ``device``, otherwise 0."""
+
+    def start(self, op: str, device: str = ...) -> Linear:
+        """When ``op`` starts; of a batched mapping, its batch on ``device``."""
+
+    def end(self, op: str, device: str = ...) -> Linear:
+        """When ``op`` ends; of a batched mapping, its batch on ``device``."""
+
+    def before(self, first: str, second: str) -> Linear:
+        """1 if operator ``first`` runs before operator ``second``, otherwise 0."""
+
+    def position(self, op: str) -> Linear:
+        """How many operators run before ``op``."""
+
+    def batch(self, op: str, device: str) -> Linear:
+        """How many inputs of ``op`` run on ``device``."""
+
+    def stage(self, op: str) -> Linear:
+        """The stage of ``op``, counted from 0."""
+
+    def share(self, op: str, device: str) -> Linear:
+        """The part of ``op`` that ``device`` computes, from 0 to 1."""
+
+    def uses(self, device: str) -> Linear:
+        """1 if anything runs on ``device``, otherwise 0."""
+
+    def held(self, device: str) -> Linear:
+        """The bytes on ``device``."""
+
+    def stages(self) -> Linear:
+        """How many stages there are."""
+
+    @property
+    def objective(self) -> Linear:
+        """The objective."""
+
+    def add(self, row: Row | bool) -> None:
+        """Add a row: a comparison of handles and numbers with ``<=``, ``>=`` or ``==``."""
+
+
 WORDS: Mapping[str, tuple[str, ...]] = {
-    "on": ("op", "device"),
-    "start": ("op", "device"),
-    "end": ("op", "device"),
-    "before": ("first", "second"),
-    "position": ("op",),
-    "batch": ("op", "device"),
-    "stage": ("op",),
-    "share": ("op", "device"),
-    "uses": ("device",),
-    "held": ("device",),
+    word: tuple(signature(handle).parameters)[1:]
+    for word, handle in vars(Model).items()
+    if isfunction(handle) and not word.startswith("_") and word != "add"
 }
 """The handles that are functions, and what each takes: a ``device``, or else operators."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from opweave.formulations.modeling.linear import Handles, Linear, Row, total
-from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, Rows
+from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, RowFamily
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.problem import Problem
 
@@ -85,7 +85,7 @@ class LinearModel(Handles):
     high: list[float] = field(init=False, default_factory=list)
     integral: list[bool] = field(init=False, default_factory=list)
     families: dict[str, Family] = field(init=False, default_factory=dict)
-    row_families: dict[str, Rows] = field(init=False, default_factory=dict)
+    row_families: dict[str, RowFamily] = field(init=False, default_factory=dict)
     added: list[Row] = field(init=False, default_factory=list)
     cost: Linear = field(init=False, default_factory=Linear)
     unit: float = field(init=False, default=1.0)
@@ -195,10 +195,10 @@ class LinearModel(Handles):
         family = self.families.get(name, Family([], []))
         return zip(family.keys, family.columns, strict=True)
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, name: str) -> RowFamily:
         """The family of rows with a given name; it is made on first use."""
         if name not in self.row_families:
-            self.row_families[name] = Rows(self.check_time)
+            self.row_families[name] = RowFamily(self.check_time)
         return self.row_families[name]
 
     def add(self, row: Row, name: str = ADDED) -> None:

@@ -53,7 +53,7 @@ class Words(Handles):
     def __getattr__(self, word: str) -> Any:
         if word in WORDS:
             return partial(with_names_checked(word, partial(Words.handle, word=word)), self)
-        return partial(self.handle, word="stages") if word == "stages" else super().__getattr__(word)
+        return super().__getattr__(word)
 
     def handle(self, *names: str, word: str, **named: str) -> Linear:
         """The column of a handle; a plan has one start and end of every operator."""
@@ -105,16 +105,13 @@ class _Plan:
         self.problem, self.solution = problem, solution
 
     @cached_property
-    def where(self) -> Mapping[str, frozenset[str]]:
-        where: Mapping[str, frozenset[str]] = self.solution.devices_by_operator()
-        return where
+    def where(self) -> Any:
+        return self.solution.devices_by_operator()
 
     @cached_property
-    def when(self) -> Mapping[str, tuple[float, float]]:
+    def when(self) -> Any:
         problem, solution = self.problem, self.solution
-        timed = isinstance(problem, TimesOperators)
-        when: Mapping[str, tuple[float, float]] = problem.intervals(solution) if timed else solution.intervals()
-        return when
+        return problem.intervals(solution) if isinstance(problem, TimesOperators) else solution.intervals()
 
     @cached_property
     def position(self) -> Mapping[str, int]:
@@ -126,14 +123,12 @@ class _Plan:
         return {op: number for number, stage in stages for op in stage.operators}
 
     @cached_property
-    def inputs(self) -> Mapping[tuple[str, str], int]:
-        inputs: Mapping[tuple[str, str], int] = self.solution.inputs_by_device()
-        return inputs
+    def inputs(self) -> Any:
+        return self.solution.inputs_by_device()
 
     @cached_property
-    def held(self) -> Mapping[str, int]:
-        held: Mapping[str, int] = self.problem.memory_by_device(self.solution)
-        return held
+    def held(self) -> Any:
+        return self.problem.memory_by_device(self.solution)
 
     def share(self, op: str, device: str) -> float:
         cuts = self.solution.slices[op].cuts

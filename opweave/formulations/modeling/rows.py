@@ -109,7 +109,7 @@ def refuse(bad: BoolArray, names: Sequence[str], owner: IntArray, what: str) -> 
         raise InvalidInputError(f"{names[int(owner[int(np.argmax(bad))])]} of the model {what}")
 
 
-class Rows:
+class RowFamily:
     """One family of rows. A row with two different sides becomes two rows.
 
     A row whose columns cancel out is decided here, in the same way for all programs. If it holds, it is dropped; if
@@ -118,7 +118,7 @@ class Rows:
     Examples
     --------
     >>> from opweave.formulations.modeling.linear import Linear
-    >>> rows = Rows()
+    >>> rows = RowFamily()
     >>> rows.add(Linear.of(0) <= Linear.of(1))
     >>> len(rows)
     1

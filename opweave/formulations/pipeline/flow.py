@@ -65,8 +65,6 @@ class FlowModel(LinearModel):
     stages_at: dict[tuple[int, int, int], int] = field(default_factory=dict)
     links_at: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
-    more_words: ClassVar[tuple[str, ...]] = ("stages",)
-
     def seconds(self, v: int, a: int, b: int) -> float:
         """Duration of a stage, in units."""
         elapsed = self.instance.elapsed

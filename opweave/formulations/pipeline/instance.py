@@ -93,11 +93,6 @@ class PipelineInstance:
         return len(self.position) - 1
 
     @property
-    def limited(self) -> bool:
-        """Whether any device's memory is limited."""
-        return bool((self.capacity != NO_LIMIT).any())
-
-    @property
     def blur(self) -> float:
         """Seconds by which differences and sums of ``elapsed`` along a plan may be off: rounding of the largest.
 
@@ -176,7 +171,8 @@ def shortage(problem: Pipeline, ceiling: float | None = None) -> str | None:
         return _why_nowhere(problem, instance, *instance.position[point : point + 2].tolist())
     if stages > most:
         enough = smallest_memory(problem)
-        would = f"; {enough:,} bytes on every device would do, as far as memory goes" if instance.limited else ""
+        limited = (instance.capacity != NO_LIMIT).any()
+        would = f"; {enough:,} bytes on every device would do, as far as memory goes" if limited else ""
         return (
             f"memory, known times and side constraints keep stages so short that at least {counted(stages, 'stage')} "
             f"are needed, but there can be at most {most:,}{would}"

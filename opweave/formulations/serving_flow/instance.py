@@ -47,8 +47,6 @@ class ServingInstance:
         Bytes per second from device to device; 0 without a link. Shape (devices, devices).
     sizes
         Bytes of a token at each place. Shape (layers + 1,).
-    arriving, leaving
-        Tokens per second from and to the coordinator; infinite for no limit. Shape (devices,).
     """
 
     problem: ServingFlow
@@ -60,8 +58,6 @@ class ServingInstance:
     port: FloatArray
     links: FloatMatrix
     sizes: FloatArray
-    arriving: FloatArray
-    leaving: FloatArray
 
     def speed(self, device: int, first: int, end: int) -> float:
         """Tokens per second of a device with a block of layers; 0 if it cannot hold it."""
@@ -151,7 +147,6 @@ def lower(problem: ServingFlow) -> ServingInstance:
         rates[row, 1 : len(known) + 1] = known
     limits = (problem.memory_limits[name] for name in names)
     ports = problem.cluster.rates if len(names) > 1 else None
-    sizes = np.asarray(problem.crossing_bytes, dtype=np.float64)
     return ServingInstance(
         problem=problem,
         names=names,
@@ -161,17 +156,8 @@ def lower(problem: ServingFlow) -> ServingInstance:
         memory=np.asarray([np.inf if limit is None else float(limit) for limit in limits]),
         port=np.full(len(names), np.inf) if ports is None else np.asarray(ports, dtype=np.float64),
         links=np.asarray(problem.cluster.direct_bandwidth, dtype=np.float64),
-        sizes=sizes,
-        arriving=_ends(problem, problem.arriving, sizes[0]),
-        leaving=_ends(problem, problem.leaving, sizes[-1]),
+        sizes=np.asarray(problem.crossing_bytes, dtype=np.float64),
     )
-
-
-def _ends(problem: ServingFlow, given: object, size: float) -> FloatArray:
-    """Tokens per second from or to the coordinator."""
-    rates = dict(given) if given else {}  # type: ignore[call-overload]  # None or a mapping
-    found = [float(rates.get(name, np.inf)) for name in problem.cluster.device_index]
-    return np.asarray(found) / size if size else np.full(len(found), np.inf)
 
 
 def clustered(near: BoolMatrix) -> list[IntArray]:

@@ -177,8 +177,6 @@ class FlowOfTokens(TimedFormulation[ServingFlow, LayerBlocks]):
             model.rows("flow_out").add(leaves[k] + out.of(k) - through.of(k) == 0)
             model.rows("first_layer").add(enters[k] - begin.of(k, 0) <= 0)
             model.rows("last_layer").add(leaves[k] - finish.of(k, last) <= 0)
-            for ends, columns in ((instance.arriving, enters), (instance.leaving, leaves)):
-                self._takes(model, columns[k], float(ends[k]), token)
             self.check_time()
         for key in onto:
             model.rows("enters_block").add(onto.of(*key) - inside.of(*key) <= 0)

@@ -86,13 +86,13 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
         points, length = self._points(x), self.length
         begin, end = np.abs(points[:, :, 0]), np.abs(points[:, :, -1] - length)
         backwards = np.maximum(0, points[:, :, :-1] - points[:, :, 1:]).sum(axis=2)
-        latency, parts, memory = self._played(self._mended(points))
+        latency, parts, memory = self._played(self._repaired(points))
         broken = [each.sum(axis=1) for each in (begin, end, backwards)]
         out["F"], out["G"] = latency[:, None], np.stack([*broken, parts, memory], axis=1).astype(np.float64)
 
     def decode(self, row: FloatArray) -> Slices:
         """The slices of a row."""
-        return self.instance.solution(self.mode, self._mended(self._points(row[None]))[0])
+        return self.instance.solution(self.mode, self._repaired(self._points(row[None]))[0])
 
     def encode(self, cuts: IntArray) -> FloatArray:
         """The cut points of a plan, stretched to the rule's dimension. Shape (operators, devices + 1)."""
@@ -103,7 +103,7 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
         """Cut points as they stand. Shape (rows, operators, devices + 1)."""
         return np.rint(x).astype(np.int64).reshape(len(x), len(self.instance.names), self.devices + 1)
 
-    def _mended(self, points: IntArray) -> IntArray:
+    def _repaired(self, points: IntArray) -> IntArray:
         """Cut points (6) to (10)."""
         points[:, :, 0], points[:, :, -1] = 0, self.length
         cuts: IntArray = np.minimum(np.maximum.accumulate(points, axis=2), self.length[:, None])

@@ -117,22 +117,11 @@ class SlicingInstance:
         """Number of operators."""
         return len(self.length)
 
-    @property
-    def limited(self) -> bool:
-        """Whether anything besides time can rule a solution out."""
-        return bool((self.capacity < NO_LIMIT).any() or (self.most_parts < len(self.devices)).any())
-
     def order_matters(self, problem: Slicing) -> bool:
         """Whether another order of the operators could make another solution legal."""
         follows = all(v + 1 in self.consumers[v] for v in range(self.operators - 1))
-        return problem.order is None and (self.limited or rules_by_memory(problem)) and not follows
-
-    def blank_cuts(self) -> IntArray:
-        """Cuts that give every operator to the first device that may run it."""
-        cuts = np.zeros((self.operators, len(self.devices) + 1), dtype=np.int64)
-        for v in range(self.operators):
-            cuts[v, int(np.isfinite(self.intercept[v]).argmax()) + 1 :] = 1
-        return cuts
+        limited = bool((self.capacity < NO_LIMIT).any() or (self.most_parts < len(self.devices)).any())
+        return problem.order is None and (limited or rules_by_memory(problem)) and not follows
 
     def solution(self, mode: IntArray, cuts: IntArray) -> Slices:
         """Convert modes and cuts to a solution. Shapes (operators,) and (operators, devices + 1).
@@ -152,22 +141,16 @@ class SlicingInstance:
 
     def plan(self, solution: Slices) -> tuple[IntArray, IntArray]:
         """Modes and cuts of a solution that can be replayed."""
-        mode = np.zeros(self.operators, dtype=np.int64)
-        cuts = self.blank_cuts()
-        for v, name in enumerate(self.names):
-            cut = solution.slices[name]
-            mode[v] = CHANNELS if cut.dimension == "channels" else ROWS
-            cuts[v] = cut.cuts
-        return mode, cuts
+        slices = [solution.slices[name] for name in self.names]
+        mode = np.asarray([cut.dimension == "channels" for cut in slices], dtype=np.int64)
+        cuts = np.asarray([cut.cuts for cut in slices], dtype=np.int64)
+        return mode, cuts.reshape(len(slices), len(self.devices) + 1)
 
 
 def ruled_modes(problem: Slicing, instance: SlicingInstance) -> IntArray:
     """The mode of every operator by the paper's rule."""
     rule = rulings(problem, instance.names)
-    mode = np.zeros(instance.operators, dtype=np.int64)
-    for v, name in enumerate(instance.names):
-        mode[v] = CHANNELS if rule[name].dimension == "channels" else ROWS
-    return mode
+    return np.asarray([rule[name].dimension == "channels" for name in instance.names], dtype=np.int64)
 
 
 def plain_order(problem: Slicing) -> tuple[str, ...]:
@@ -228,7 +211,7 @@ def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstan
         length=length,
         intercept=np.where(able, columns.fixed[rows], np.inf),
         slope=np.where(able, columns.seconds[rows] - columns.fixed[rows], 0.0),
-        flow_start=_starts(reader, count),
+        flow_start=np.searchsorted(reader, np.arange(count + 1)),
         tensor=tensor,
         producer=producer,
         stride=stride,
@@ -240,7 +223,7 @@ def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstan
         channels=columns.channels,
         rows=columns.rows,
         cell=columns.cell,
-        made_start=_starts(listing, count),
+        made_start=np.searchsorted(listing, np.arange(count + 1)),
         made=written,
         last=last,
         weight=columns.weight[rows].astype(np.int64),
@@ -287,13 +270,6 @@ def _ruled(problem: Slicing, names: Sequence[str], whole: BoolArray, cut: IntArr
     other = np.arange(2) != np.asarray(word, dtype=np.int64)[:, None]
     most = [devices if each.most_parts is None else min(each.most_parts, devices) for each in rule]
     return np.where(other & ~whole[:, None], 0, length), np.asarray(most, dtype=np.int64)
-
-
-def _starts(rows: IntArray, count: int) -> IntArray:
-    """Where every row begins among ascending entries. Shape (count + 1,)."""
-    start = np.zeros(count + 1, dtype=np.int64)
-    np.cumsum(np.bincount(rows, minlength=count), out=start[1:])
-    return start
 
 
 lower_unless_short = unless_short(lower, lambda problem, *_: shortage(problem))

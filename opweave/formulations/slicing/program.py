@@ -132,25 +132,17 @@ def unit_of(instance: SlicingInstance, ceiling: float | None) -> float:
     """A thousandth of a good solution in seconds, so that the absolute tolerances of engines are small in comparison.
 
     The good solution is a known one of ``ceiling`` seconds; without one, every operator is given whole to the device
-    that ends it soonest. Memory or side constraints may exclude that, so the longest possible time also counts then.
+    that runs it soonest. Transfers, memory or side constraints may exclude that, so the longest time also counts then.
     """
     if ceiling is not None and ceiling > 0.0:
         return max(ceiling / UNITS, LEAST_UNIT)
     rate = np.where(instance.rate > 0.0, instance.rate, np.inf)
     whole = instance.intercept + instance.slope
-    device = np.full(instance.operators, -1, dtype=np.int64)
-    quick, longest = 0.0, float(whole[np.isfinite(whole)].max(initial=0.0))
-    for v in range(instance.operators):
-        seconds = whole[v].copy()
-        for e in range(int(instance.flow_start[v]), int(instance.flow_start[v + 1])):
-            t, j = instance.tensor[e], int(instance.producer[e])
-            size = float(instance.cell[t] * instance.channels[t] * instance.rows[t])
-            if j >= 0 and size > 0.0:
-                wait = instance.latency + size / rate
-                longest = max(longest, float(wait.max()))
-                seconds += np.where(np.arange(len(rate)) == device[j], 0.0, wait)
-        device[v] = int(seconds.argmin())
-        quick += float(seconds.min())
+    sent = instance.tensor[instance.producer >= 0]
+    largest = float((instance.cell * instance.channels * instance.rows)[sent].max(initial=0))
+    waits = (instance.latency + largest / rate) if largest > 0.0 else np.zeros(len(rate))
+    longest = max(float(whole[np.isfinite(whole)].max(initial=0.0)), float(waits.max()))
+    quick = float(whole.min(axis=1).sum())
     return max(quick / UNITS, longest / MOST_UNITS) or 1.0
 
 

@@ -70,19 +70,10 @@ def _reasons(problem: Slicing) -> Iterator[str]:
 
 
 def _bytes_at(problem: Slicing, op: Operator) -> int:
-    """Fewest bytes on the device of a whole operator while it runs."""
-    made = sum(problem.tensor_bytes[tensor] for tensor in op.outputs)
-    read = sum(_bytes_read(problem, op.id, tensor) for tensor in set(op.inputs))
-    return made + read + problem.weight_bytes(op.id) + op.workspace_bytes
-
-
-def _bytes_read(problem: Slicing, name: str, tensor: str) -> int:
-    """Bytes of an input that all rows of an operator read; strides may skip the first or last of it."""
-    cutting, extent = problem.cuttings[name], problem.extents[tensor]
-    if cutting.geometry is None or "rows" not in cutting.lengths or extent.rows == 1:
-        return problem.tensor_bytes[tensor]
-    first, end = cutting.geometry.window(0, cutting.lengths["rows"], rows=extent.rows)
-    return (end - first) * extent.channels * extent.cell_bytes
+    """Fewest bytes on the device of a whole operator while it runs; strides may skip rows of what it reads."""
+    read = () if problem.cuttings[op.id].lengths else {*op.inputs}
+    tensors = sum(problem.tensor_bytes[name] for name in (*op.outputs, *read))
+    return tensors + problem.weight_bytes(op.id) + op.workspace_bytes
 
 
 def binding_limits(problem: Slicing) -> tuple[int | None, ...]:

@@ -7,7 +7,7 @@ Platforms". The decisions and rules are those of its equations (1)-(7).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from math import fsum, isnan
 from typing import Annotated, ClassVar, Literal
 
@@ -141,7 +141,7 @@ class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
     ------
     InvalidSpecError
         When costs name an operator or device that the graph or the cluster does not have, a supported batch size has no
-        cost, an operator can run nowhere, batch sizes cannot add up to ``batch``, or a constraint does not fit.
+        cost, an operator can run nowhere, or a constraint does not fit.
 
     Notes
     -----
@@ -171,7 +171,7 @@ class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
 
     solution_type: ClassVar[type[Solution]] = BatchedSchedule
     referee: ClassVar[Referee] = unusable, PlayedBatches
-    _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "_sums", "sizes_per_input"})
+    _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "sizes_per_input"})
 
     schema_version: Literal[1] = 1
     cluster: Cluster = Field(kw_only=False)
@@ -183,24 +183,11 @@ class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
     @model_validator(mode="after")
     def _check(self) -> BatchedMapping:
         self._check_costs()
-        self._check_sizes()
         running = fsum(
             max(lasts for sizes in known.values() for lasts in sizes.values()) for known in self.known_seconds.values()
         )
         check_total_time(self.graph, self.cluster, running)
         return self
-
-    def _check_sizes(self) -> None:
-        """Check that sizes can add up to the batch."""
-        for name in (name for name, sums in self._sums.items() if self.batch not in sums):
-            options = (
-                f"{' or '.join(map(str, each))} on {where!r}" for where, each in self.known_seconds[name].items()
-            )
-            common = frozenset.intersection(*self._sums.values())
-            raise ValueError(
-                f"operator {name!r} can run {', '.join(options)}, one batch on each device, which cannot add up to "
-                f"{self.batch}; the largest batch that every operator can make up is {max(common) or 'none'}"
-            )
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, dict[int, float]]]:
@@ -231,12 +218,6 @@ class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
         return times
 
     @cached_property
-    def _sums(self) -> dict[str, frozenset[int]]:
-        """Numbers of inputs up to ``batch`` that batches, one on each device at most, make up, for every operator."""
-        sizes = {name: tuple(map(tuple, row.values())) for name, row in self.known_seconds.items()}
-        return {name: sums_up_to(self.batch, each) for name, each in sizes.items()}
-
-    @cached_property
     def sizes_per_input(self) -> IntArray:
         """Bytes that a device holds for an input of every operator. Shape (operators,)."""
         arrays = self.graph.arrays
@@ -251,21 +232,3 @@ class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
         operator, device, count, _ = columns_of(self, solution)
         there = (operator >= 0) & (device >= 0) & (count > 0)
         return operator[there], device[there], count[there]
-
-
-@cache
-def sums_up_to(most: int, choices: tuple[tuple[int, ...], ...]) -> frozenset[int]:
-    """Sums of at most one number from each of ``choices``, up to ``most``.
-
-    Examples
-    --------
-    >>> sorted(sums_up_to(9, ((2, 4), (4,), (8,))))
-    [0, 2, 4, 6, 8]
-    """
-    reached = 1
-    for numbers in choices:
-        before = reached
-        for number in numbers:
-            reached |= before << number
-        reached &= (1 << (most + 1)) - 1
-    return frozenset(total for total in range(most + 1) if reached >> total & 1)

@@ -86,9 +86,9 @@ class Rig(Spec):
         )
 
     def with_memory(self, name: str, more: int) -> Rig:
-        """The rig with more bytes on one device; without a group, since its equals stay as they are."""
+        """The rig with more bytes on one device."""
         devices = tuple(
-            device.model_copy(update={"memory_bytes": device.memory_bytes + more, "group": None})
+            device.model_copy(update={"memory_bytes": device.memory_bytes + more})
             if device.name == name and device.memory_bytes is not None
             else device
             for device in self.cluster.devices

@@ -141,8 +141,8 @@ class PlayedLayout:
         pools = tuple(Resource(pool.name, "device", exclusive=False) for pool in problem.pools)
         self.timeline = Timeline("seconds", pools, names, Recorder().activities(), lifetimes)
         self._details = self._measured()
-        arena = problem.objective == "arena"
-        self.objective = self._details.arena_bytes if arena else self._details.traffic_seconds
+        priced = sum(pool.price * use.bytes for pool, use in zip(problem.pools, self._details.pools, strict=True))
+        self.objective = priced if problem.objective == "arena" else self._details.traffic_seconds
 
     def details(self) -> LayoutDetails:
         """The bytes of every pool."""
@@ -211,9 +211,7 @@ def _wrong_groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation
         for first, name in ((group[0], name) for group in groups for name in group[1:]):
             here, there = (problem.pool_of(solution, each) for each in (first, name))
             if rule == "in_place":
-                here, there = (
-                    f"{solution.offset[each]:,} in {problem.pool_of(solution, each)}" for each in (first, name)
-                )
+                here, there = f"{solution.offset[first]:,} in {here}", f"{solution.offset[name]:,} in {there}"
             if here != there:
                 yield broken(rule, f"{first!r} and {name!r} must stand {rule}, not at {here} and at {there}")
     for group in problem.apart:

@@ -6,11 +6,12 @@ Machine Learning" (ASPLOS 2023).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -18,11 +19,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from opweave.problems.arrays import FloatArray
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
-from opweave.problems.limits import MAX_BYTES
+from opweave.problems.graph_arrays import united
+from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
 from opweave.problems.memory_layout.referee import LayoutColumns, LayoutDetails, PlayedLayout, PoolUse, unusable
-from opweave.problems.problem import Problem
-from opweave.problems.shown import Bare
-from opweave.problems.solution import Referee, Refereed, Solution
+from opweave.problems.problem import Problem, _public
+from opweave.problems.shown import Bare, find_view
+from opweave.problems.solution import HasSolution, Referee, Refereed, Solution
 from opweave.problems.spec import (
     Bytes,
     BytesOrNone,
@@ -112,6 +114,8 @@ class Pool(Spec):
         Bytes per second that operators write and read there; None if this takes no time worth counting.
     operators
         Operators that reach it; None for all.
+    price
+        What a byte that is reserved in it counts in the objective ``"arena"``; 0 if only other pools are to be small.
     """
 
     name: Name
@@ -119,6 +123,7 @@ class Pool(Spec):
     alignment: Alignment = 1
     speed: RateOrNone = preset(None)
     operators: ManyOrNone[Name] = preset(None)
+    price: Bytes = 1
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -202,8 +207,8 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         Groups of storages that stand at one place: the same pool, the same offset. They count as one storage, from the
         first begin to the last end, with the bytes of the largest.
     objective
-        ``"arena"``: the bytes that have to be reserved, in all pools together. ``"traffic"``: the seconds in which all
-        storages are written and read in their pools.
+        ``"arena"``: the bytes that have to be reserved, each at the price of its pool. ``"traffic"``: the seconds in
+        which all storages are written and read in their pools.
 
     Raises
     ------
@@ -237,11 +242,76 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     in_place: Grid[Name] = preset(())
     objective: Literal["arena", "traffic"] = "arena"
 
+    @classmethod
+    def of(
+        cls,
+        problem: Problem[Any, Any],
+        solution: Solution | HasSolution[Solution],
+        *,
+        device: str | None = None,
+        pools: Sequence[Pool] | None = None,
+    ) -> MemoryLayout:
+        """The layout problem of a plan: its storages and their lifetimes.
+
+        Parameters
+        ----------
+        problem, solution
+            A memory ordering, a placement or a batched mapping, and a plan that can be carried out, or its result.
+        device
+            The device whose memory is laid out; an ordering has only one memory, and needs no name for it.
+        pools
+            The pools; None for one arena that may grow, or of a device's memory.
+
+        Examples
+        --------
+        >>> from opweave.problems.graph import Operator, Tensor
+        >>> from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+        >>> graph = OpGraph(tensors=[Tensor(id="y", bytes=8)], operators=[Operator(id="make", outputs=["y"])])
+        >>> MemoryLayout.of(MemoryOrdering(graph), Ordering(order=["make"])).lifetimes[0].bytes
+        8
+        """
+        made = _public("layout_of", "opweave.problems.layout_of")(problem, solution, device, pools)
+        return cast("MemoryLayout", made)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | Path,
+        *,
+        capacity: int | str | None = None,
+        alignment: int = 1,
+        pools: Sequence[Pool] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> MemoryLayout:
+        """Read lifetimes of storages from a CSV in the format of MiniMalloc.
+
+        Parameters
+        ----------
+        path
+            The file (``.csv`` or ``.csv.gz``): the columns ``id,lower,upper,size`` and, if wanted, ``alignment`` and
+            ``offset`` (fixed).
+        capacity, alignment
+            Bytes of the arena, and the alignment of all offsets in it; without a capacity it may grow.
+        pools
+            Several pools, instead of one arena.
+        limits
+            Caps on the file's size and on its rows.
+
+        Raises
+        ------
+        InvalidInputError, LimitExceededError
+            One sentence says what is wrong, where, and what to do.
+        """
+        read: Any = find_view(cls.__name__, "from_csv")
+        return cast("MemoryLayout", read(path, capacity=capacity, alignment=alignment, pools=pools, limits=limits))
+
     @model_validator(mode="after")
     def _check(self) -> MemoryLayout:
         self._check_names()
-        most = sum(each.bytes + each.alignment for each in self.lifetimes)
-        most += len(self.lifetimes) * max(each.alignment for each in self.pools)
+        if len(self.pools) == 1 and self.pools[0].price != 1:
+            raise ValueError("a price compares pools; leave it out where there is one")
+        step, price = max(each.alignment for each in self.pools), max(1, *(each.price for each in self.pools))
+        most = price * sum(each.bytes + each.alignment + step for each in self.lifetimes)
         if most + max(self.fixed.values(), default=0) > MAX_BYTES_TOGETHER:
             raise ValueError("the storages could take more than 2**62 bytes together; check sizes and alignments")
         slowest = max((pool.seconds(sum(each.moved for each in self.lifetimes)) for pool in self.pools), default=0.0)
@@ -256,10 +326,9 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     def _check_names(self) -> None:
         if not self.pools:
             raise ValueError("a layout needs a pool; leave out 'pools' for one arena")
-        for what, names in (("storage", self.index), ("pool", self.pool_index)):
-            held = self.lifetimes if what == "storage" else self.pools
-            if len(names) < len(held):
-                twice = repeated(each.id if isinstance(each, Lifetime) else each.name for each in held)
+        ids, names = [each.id for each in self.lifetimes], [each.name for each in self.pools]
+        for what, own in (("storage", ids), ("pool", names)):
+            if (twice := repeated(own)) is not None:
                 raise ValueError(f"two {what}s have the name {twice!r}")
         for each in self.lifetimes:
             refuse_unknown(f"storage {each.id!r} names", "pool", each.pools or (), self.pool_index, "problem")
@@ -270,10 +339,9 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
                 if repeated(group) is not None:
                     raise ValueError(f"{field} names storage {repeated(group)!r} twice in one group")
         if self.graph.operators:
-            named = [(f"storage {each.id!r} names", each.operators) for each in self.lifetimes]
-            named += [(f"pool {each.name!r} names", each.operators or ()) for each in self.pools]
-            for what, operators in named:
-                refuse_unknown(what, "operator", operators, self.graph.operator_index)
+            for each in (*self.lifetimes, *self.pools):
+                what = f"storage {each.id!r}" if isinstance(each, Lifetime) else f"pool {each.name!r}"
+                refuse_unknown(f"{what} names", "operator", each.operators or (), self.graph.operator_index)
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # it depends on the objective
@@ -282,12 +350,9 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
 
     def assumptions(self) -> str:
         sizes = ("no limit" if pool.bytes is None else f"{pool.bytes:,} bytes" for pool in self.pools)
-        pools = ", ".join(f"{pool.name} ({size})" for pool, size in zip(self.pools, sizes, strict=True))
-        return f"{self.objective}, {pools}"
-
-    @property
-    def size(self) -> int:
-        return len(self.lifetimes)
+        prices = ("" if pool.price == 1 else f" at {pool.price:,} a byte" for pool in self.pools)
+        pools = (f"{pool.name} ({size}{price})" for pool, size, price in zip(self.pools, sizes, prices, strict=True))
+        return f"{self.objective}, {', '.join(pools)}"
 
     def pool_of(self, solution: Layout, storage: str) -> str | None:
         """Name of the pool in which a layout has a storage; None if it says nothing about that."""
@@ -343,22 +408,3 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         yield None, Bare(f"{counted(len(self.lifetimes), 'storage')} in {counted(len(self.pools), 'pool')}")
         if self.objective != "arena":
             yield "objective", self.objective
-
-
-def united(index: Mapping[str, int], groups: Collection[Iterable[str]]) -> list[list[int]]:
-    """Join groups that share a member; everything in no group is alone. In the order of the first members.
-
-    Examples
-    --------
-    >>> united({"a": 0, "b": 1, "c": 2, "d": 3}, [["d", "b"], ["b", "a"]])
-    [[0, 1, 3], [2]]
-    """
-    if not groups:
-        return [[row] for row in index.values()]
-    import networkx as nx  # takes a tenth of a second, and most layouts have no groups
-
-    ties = nx.Graph()
-    ties.add_nodes_from(index.values())
-    for group in groups:
-        nx.add_path(ties, [index[name] for name in group])
-    return sorted(map(sorted, nx.connected_components(ties)))

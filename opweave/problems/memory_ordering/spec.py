@@ -282,7 +282,7 @@ class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
 
 
 def given_order(problem: MemoryOrdering) -> Ordering:
-    """Return the order in which the model lists its operators, mended where that breaks a dependence.
+    """Return the order in which the model lists its operators, corrected where that breaks a dependence.
 
     Examples
     --------

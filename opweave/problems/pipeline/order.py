@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph import OpGraph
-
-if TYPE_CHECKING:
-    pass
-
 
 Cuts = Literal["prefix", "dominators"]
 Entrance = Literal["first", "everywhere"]
@@ -138,11 +134,6 @@ class Crossings:
             names = tuple(self.names[t] for t in live)
             points.append(CutPoint(place, names, int(self.bytes[place]), bool(self.dominates[place])))
         return tuple(points)
-
-
-def cut_points(graph: OpGraph, order: Sequence[str], inputs: Entrance) -> tuple[CutPoint, ...]:
-    """All places between two operators of an order."""
-    return Crossings.of(graph, order, inputs).points(range(1, len(order)))
 
 
 def _ends(graph: OpGraph, place: IntArray, last_read: IntArray, inputs: Entrance) -> tuple[int, int]:

@@ -128,6 +128,7 @@ class PlayedStages:
     def objective(self) -> float | None:
         """The problem's objective; None if something cannot be carried."""
         wanted = {"bottleneck": self._bottleneck[0], "latency": self._latency, "transfers": self._carrying}
+        wanted["memory"] = max(self.memory.values())
         return None if None in self.sending else wanted[self._problem.objective]
 
     def _busy(self) -> Iterator[Slowest]:

@@ -111,7 +111,7 @@ class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
     objective
         ``"bottleneck"``: seconds between two results, which is the longest stage or transfer (with ``"shared"``: the
         longest stage or the sum of all transfers). ``"transfers"``: the sum of all transfers. ``"latency"``: the
-        seconds that one input takes through all stages and transfers.
+        seconds that one input takes through all stages and transfers. ``"memory"``: the most bytes on any device.
     load
         What keeps a device from the next input. ``"overlap"``: it computes while it sends and receives. ``"sum"``: it
         does one thing at a time, so a stage takes its computing and what it receives and sends together.
@@ -163,7 +163,7 @@ class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
     compression: Compression = 1.0
     include_compute: bool = True
     channel: Literal["dedicated", "shared"] = "dedicated"
-    objective: Literal["bottleneck", "transfers", "latency"] = "bottleneck"
+    objective: Literal["bottleneck", "transfers", "latency", "memory"] = "bottleneck"
     load: Literal["overlap", "sum"] = "overlap"
     inputs: Entrance = "first"
     max_replicas: Count = 1
@@ -184,7 +184,7 @@ class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
     def _check(self) -> Pipeline:
         if self.costs is not None:
             self._check_costs()
-        elif self.include_compute:
+        elif self.include_compute and self.objective != "memory":
             advice = "give costs=Costs.roofline(graph, cluster) or set include_compute=False"
             raise ValueError(f"include_compute=True needs costs; {advice}")
         self._check_readings()

@@ -104,6 +104,8 @@ def check_calls(problem: Placement) -> None:
             "transfers='blocking' needs host=..., the device whose memory all tensors pass through; it runs any number "
             "of operators at the same time"
         )
+    if problem.objective == "memory":
+        raise ValueError("objective='memory' leaves times aside; use another reading of transfers than 'blocking'")
     refuse_unknown("host names", "device", [host], problem.cluster.device_index, "cluster")
     if any(means(each, Precede) for each in problem.constraints):
         raise ValueError(

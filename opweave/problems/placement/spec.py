@@ -109,6 +109,8 @@ class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
     memory
         What a device holds all the time. ``"additive"``: the parameters of its operators (a shared one counted once),
         the storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
+    objective
+        ``"makespan"``: the end of the last operator. ``"memory"``: the most bytes on any device, at whatever times.
 
     Raises
     ------
@@ -157,6 +159,7 @@ class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
     costs: Costs = Field(kw_only=False)
     transfers: TransferModel = "one_port_tensor"
     memory: MemoryModel = "additive"
+    objective: Literal["makespan", "memory"] = "makespan"
     host: Name | None = None
     max_calls: Count | None = 1
 
@@ -170,7 +173,7 @@ class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
 
     @property
     def reading(self) -> str | None:
-        return "transfers='blocking'" if self.transfers == "blocking" else None
+        return "transfers='blocking'" if self.transfers == "blocking" else super().reading
 
     @cached_property
     def turned_round(self) -> Precede | None:

@@ -109,14 +109,9 @@ def speed(problem: ServingFlow, device: str, block: range) -> Fraction:
     return most
 
 
-def link(problem: ServingFlow, source: str | None, target: str | None, place: int) -> Fraction | None:
+def link(problem: ServingFlow, source: str, target: str, place: int) -> Fraction | None:
     """Tokens per second that a link can carry at a place between layers; None for no limit."""
     size = problem.crossing_bytes[place]
-    if source is None or target is None:
-        given = problem.arriving if source is None else problem.leaving
-        name = target if source is None else source
-        rate = None if given is None or name is None else given.get(name)
-        return None if rate is None or not size else Fraction(rate) / size
     index = problem.cluster.device_index
     rate = float(problem.cluster.direct_bandwidth[index[source], index[target]])
     if rate <= 0.0:
@@ -130,9 +125,9 @@ def links_of(problem: ServingFlow, blocks: Blocks) -> dict[Pair, Fraction | None
     found: dict[Pair, Fraction | None] = {}
     for source, block in blocks.items():
         if block.start == 0:
-            found[None, source] = link(problem, None, source, 0)
+            found[None, source] = None
         if block.stop == last:
-            found[source, None] = link(problem, source, None, last)
+            found[source, None] = None
             continue
         for target, there in blocks.items():
             if there.start == block.stop or (anywhere and block.stop in there):
@@ -165,7 +160,7 @@ def largest_flow(problem: ServingFlow, blocks: Blocks) -> LargestFlow:
     cut = [device for device in speeds if ("in", device) in near and ("out", device) not in near]
     for (source, target), (tail, head) in ends.items():
         if tail in near and head not in near:
-            cut.append(f"{source or 'coordinator'} to {target or 'coordinator'}")
+            cut.append(f"{source} to {target}")
     between = {pair: Fraction(flow[tail][head], unit) for pair, (tail, head) in ends.items()}
     return LargestFlow(
         tokens=Fraction(value, unit),

@@ -18,7 +18,7 @@ from opweave.problems.on_cluster import ClusterProblem
 from opweave.problems.problem import Problem
 from opweave.problems.serving_flow.referee import PlayedFlow, ServingDetails, ServingUse, unusable
 from opweave.problems.solution import Referee, Solution, grouped
-from opweave.problems.spec import Amount, Lists, Name, RatesByNameOrNone, preset
+from opweave.problems.spec import Amount, Lists, Name
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["LayerBlocks", "ServingDetails", "ServingFlow", "ServingUse", "layer_chain"]
@@ -60,9 +60,6 @@ class ServingFlow(ClusterProblem, Problem[LayerBlocks, ServingDetails]):
     entry
         Where tokens may enter a device. ``"first"``: at its first layer. ``"any"``: at any layer that it holds; it runs
         only the later ones, but its speed stays that of all its layers (partial inference, as in the paper).
-    arriving, leaving
-        Bytes per second from the coordinator to every device, and back; None, or a device that is left out, means no
-        limit.
 
     Raises
     ------
@@ -91,15 +88,11 @@ class ServingFlow(ClusterProblem, Problem[LayerBlocks, ServingDetails]):
     cluster: Cluster = Field(kw_only=False)
     rates: Lists[Name, Amount]
     entry: Entry = "first"
-    arriving: RatesByNameOrNone = preset(None)
-    leaving: RatesByNameOrNone = preset(None)
 
     @model_validator(mode="after")
     def _check(self) -> ServingFlow:
         self._check_chain()
-        known = self.cluster.device_index
-        for field in ("rates", "arriving", "leaving"):
-            refuse_unknown(f"{field} names", "device", getattr(self, field) or (), known, "cluster")
+        refuse_unknown("rates names", "device", self.rates, self.cluster.device_index, "cluster")
         if self.cluster.shared is not None and len(self.cluster.devices) > 1:
             raise ValueError("the links are one shared channel; a flow needs bandwidth between devices, or rates")
         return self

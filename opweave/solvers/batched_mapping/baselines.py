@@ -40,7 +40,7 @@ from opweave.solvers.batched_mapping.arrays import (
 )
 from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
-from opweave.solvers.kernels import Timeline, first_fit, new_timeline, occupy
+from opweave.solvers.kernels import IdleGaps, first_fit, new_timeline, occupy
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
@@ -242,7 +242,7 @@ def insert_all(
     gaps: bool,
     placed: Strings,
     end: FloatMatrix,
-    timeline: Timeline,
+    timeline: IdleGaps,
     count: IntArray,
     best: IntArray,
 ) -> int:

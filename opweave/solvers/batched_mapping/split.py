@@ -57,7 +57,7 @@ Ends = tuple[int, int, int]
 """Module, choice of devices before it, and after it."""
 
 
-class Answer(NamedTuple):
+class PartAnswer(NamedTuple):
     """What is known of a part: a plan, its length (inf without one), and a lower bound."""
 
     solution: BatchedSchedule | None
@@ -65,7 +65,7 @@ class Answer(NamedTuple):
     bound: float
 
 
-def solve_part(problem: BatchedMapping, solver: str, seconds: float, run: Run) -> Answer:
+def solve_part(problem: BatchedMapping, solver: str, seconds: float, run: Run) -> PartAnswer:
     """Solve a part by a solver of batched mapping; '': by placement's decomposition, as the batch is not split."""
     inner = run.child(seconds=seconds)
     solve = find_solver(problem, solver).run if solver else partial(solve_unsplit, solve_decompose)
@@ -74,9 +74,9 @@ def solve_part(problem: BatchedMapping, solver: str, seconds: float, run: Run) -
     except ContradictionError:
         infeasible = True
     if infeasible:
-        return Answer(None, math.inf, math.inf)
+        return PartAnswer(None, math.inf, math.inf)
     plan = inner.best if isinstance(inner.best, BatchedSchedule) else None
-    return Answer(plan, math.inf if plan is None else float(inner.objective or 0.0), float(inner.bound or 0.0))
+    return PartAnswer(plan, math.inf if plan is None else float(inner.objective or 0.0), float(inner.bound or 0.0))
 
 
 class Split:
@@ -107,7 +107,7 @@ class Split:
         self.states: list[list[Devices | None]] = [[None], *map(self._choices, self.modules[:-1]), [None]]
         self.parts: dict[Ends, ModuleProblem] = {}
         self.low: dict[str, float] = {}
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, PartAnswer] = {}
 
     def _choices(self, module: Module) -> list[Devices | None]:
         devices, count = range(len(self.instance.devices)), len(module.leaves)

@@ -64,7 +64,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class Ending:
     """How an engine ended; ``reason`` is the engine's own word for it."""
 
     verdict: Verdict

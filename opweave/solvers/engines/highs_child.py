@@ -22,7 +22,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.problems.errors import EngineError
-from opweave.solvers.engines.answers import Answer, News, Verdict, Work
+from opweave.solvers.engines.answers import Ending, News, Verdict, Work
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
 from opweave.solvers.loops import uninterrupted
 
@@ -137,7 +137,7 @@ def load() -> None:
     import highspy  # noqa: F401
 
 
-def solve(work: Work, send: Send) -> Answer:
+def solve(work: Work, send: Send) -> Ending:
     """Solve a program; without its start, if HiGHS fails on that or returns it instead of the optimum.
 
     HiGHS 1.15 has answered kError to models of slicing that it solves without a start. HiGHS 1.16 sometimes finds an
@@ -151,7 +151,7 @@ def solve(work: Work, send: Send) -> Answer:
     return aside(lambda: _solved(replace(work, start=None), send))[0]
 
 
-def _solved(work: Work, send: Send) -> tuple[Answer, bool]:
+def _solved(work: Work, send: Send) -> tuple[Ending, bool]:
     """The answer of HiGHS, and whether its point has the objective that it says."""
     import highspy
 
@@ -171,7 +171,7 @@ def _solved(work: Work, send: Send) -> tuple[Answer, bool]:
     told = info.objective_function_value
     bound = info.mip_dual_bound if mixed else told if status == "kOptimal" else -np.inf
     known = float(bound) if np.isfinite(bound) else None
-    answer = Answer(STATUS.get(status, "failed"), values, known, f"model status {status}")
+    answer = Ending(STATUS.get(status, "failed"), values, known, f"model status {status}")
     return answer, status != "kOptimal" or _as_told(matrix, values, told)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.formulations.modeling.intervals import WholeProgram
-from opweave.solvers.engines.answers import Answer, News, Verdict, Work
+from opweave.solvers.engines.answers import Ending, News, Verdict, Work
 from opweave.solvers.engines.child import Send
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def load() -> None:
         from ortools.sat.python import cp_model  # noqa: F401
 
 
-def solve(work: Work, send: Send) -> Answer:
+def solve(work: Work, send: Send) -> Ending:
     """Solve with CP-SAT; runs in the child."""
     load()
     from ortools.sat.python import cp_model
@@ -67,7 +67,7 @@ def solve(work: Work, send: Send) -> Answer:
     found = name in ("OPTIMAL", "FEASIBLE")
     values = np.asarray([solver.value(column) for column in columns], dtype=np.float64) if found else None
     reason = f"{name}: {model.validate()}"
-    return Answer(STATUS.get(name, "failed"), values, float(solver.best_objective_bound), reason)
+    return Ending(STATUS.get(name, "failed"), values, float(solver.best_objective_bound), reason)
 
 
 class _Absent(ModuleType):

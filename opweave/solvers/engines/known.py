@@ -16,7 +16,7 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.errors import EngineError
 from opweave.solvers.arguments import checked_whole
-from opweave.solvers.engines.answers import Answer, News, Verdict, Work
+from opweave.solvers.engines.answers import Ending, News, Verdict, Work
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.task import Task
 from opweave.solvers.registry import Feature
@@ -56,7 +56,7 @@ class Engine:
         The Python package that it needs, and the command that installs it.
     function
         ``"package.module:function"``, called in a child process: it takes a :class:`Work`, sends :class:`News` and
-        returns an :class:`Answer`.
+        returns an :class:`Ending`.
     takes
         The kind of model that the engine solves.
     about
@@ -122,12 +122,12 @@ class Engine:
                 raise EngineError(f"{self.name} returned a solution that breaks rows which it was given")
             work = replace(self.work(task), program=replace(work.program, rows=work.program.rows.joined(missing)))
 
-    def answer(self, task: Task, work: Work) -> Answer | None:
+    def answer(self, task: Task, work: Work) -> Ending | None:
         """The answer of the child; None if it was killed."""
         seconds = work.seconds
         if seconds is not None:
             seconds += min(END_SECONDS, max(LEAST_GRACE, self.patience * seconds))
-        answer: Answer | None = run_in_child(
+        answer: Ending | None = run_in_child(
             self.name,
             self.function,
             work,
@@ -180,7 +180,7 @@ def _asked_to_stop(task: Task) -> bool:
     return task.run.stopped or (task.run.should_stop() and task.run.remaining() != 0.0)
 
 
-def report(task: Task, news: News | Answer) -> None:
+def report(task: Task, news: News | Ending) -> None:
     """Report what an engine has found: a solution, a bound, or both.
 
     Once the gap is closed, nothing counts any more: how much an engine says until it stops depends on the machine's
@@ -194,7 +194,7 @@ def report(task: Task, news: News | Answer) -> None:
         task.bound(news.bound)
 
 
-def judge(engine: str, task: Task, answer: Answer | None) -> Verdict:
+def judge(engine: str, task: Task, answer: Ending | None) -> Verdict:
     """Check how an engine ended, and report it; without an answer, it was stopped."""
     if answer is None:
         return "stopped"

@@ -21,7 +21,7 @@ import numpy as np
 from opweave.formulations.modeling.arrays import MatrixModel, of_arrays
 from opweave.formulations.modeling.pyomo import to_pyomo
 from opweave.problems.arrays import FloatArray
-from opweave.solvers.engines.answers import Answer, Verdict, Work
+from opweave.solvers.engines.answers import Ending, Verdict, Work
 from opweave.solvers.engines.child import Send
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def program_of(engine: str) -> str | None:
     return shutil.which(DIALECTS[engine].program)
 
 
-def solve(work: Work, _: Send) -> Answer:
+def solve(work: Work, _: Send) -> Ending:
     """Rebuild the model, and solve it through Pyomo; runs in the child."""
     dialect = DIALECTS[work.engine]
     model = rebuild(work.program, work.start)
@@ -138,17 +138,17 @@ def rebuild(matrix: MatrixModel, start: FloatArray | None) -> ConcreteModel:
     return view.concrete
 
 
-def _answer(work: Work, model: ConcreteModel, results: SolverResults) -> Answer:
+def _answer(work: Work, model: ConcreteModel, results: SolverResults) -> Ending:
     condition = str(results.solver.termination_condition)
     verdict = STATUS.get(condition, "failed")
     message = f"{condition}: {results.solver.message}" if results.solver.message else condition
     if verdict in ("failed", "infeasible"):
-        return Answer(verdict, reason=message)
+        return Ending(verdict, reason=message)
     # Pyomo calls the objective of a program's solution its bound, though it may only be within the gap.
     proved = None if verdict == "solved" and DIALECTS[work.engine].program else results.problem.lower_bound
     known = float(proved) if isinstance(proved, int | float) and np.isfinite(proved) else None
     whole = condition != "intermediateNonInteger"
-    return Answer(verdict, _values(work.program, model, results) if whole else None, known, message)
+    return Ending(verdict, _values(work.program, model, results) if whole else None, known, message)
 
 
 def _values(matrix: MatrixModel, model: ConcreteModel, results: SolverResults) -> FloatArray | None:

@@ -56,7 +56,7 @@ class PlacementEncoding(ScheduleGenes):
 
     def repair(self, rows: FloatArray) -> FloatArray:
         """Move groups that do not fit into their devices' memory to where there is most room, the largest first."""
-        capacity, mended = self.instance.capacity, rows.copy()
+        capacity, repaired = self.instance.capacity, rows.copy()
         need = np.bincount(self.instance.cluster, self._bytes_alone(), len(self._first)).astype(np.int64)
         option = self.options(rows)
         for p, device in enumerate(self.devices(rows)):
@@ -70,8 +70,8 @@ class PlacementEncoding(ScheduleGenes):
                     k = roomiest
                     option[p, c] = k
                 left[k] -= need[c]
-            mended[p, : len(self._first)] = self.genes_of(option[p])
-        return mended
+            repaired[p, : len(self._first)] = self.genes_of(option[p])
+        return repaired
 
     def _bytes_alone(self) -> IntArray:
         """Bytes of every operator with all its parameters, also those that others share."""

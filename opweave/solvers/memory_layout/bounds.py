@@ -16,7 +16,7 @@ from opweave.solvers.memory_layout.plans import contradiction
 from opweave.solvers.memory_layout.sections import Space, live_bytes, sections_of
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.tree import Proof, least_whole
+from opweave.solvers.tree import Proved, least_whole
 
 MOST_COLUMNS = 6_000
 """Most shares for which integer programs are solved."""
@@ -49,7 +49,7 @@ def height_bound(space: Space) -> int:
 
 def whole_bound(
     program: LinearProgram, whole: int, ceiling: float, seconds: float, should_stop: Callable[[], bool]
-) -> Proof | None:
+) -> Proved | None:
     """A lower bound of a program whose first columns are whole, up to a ceiling; None if there are too many of them."""
     if whole > MOST_COLUMNS:
         return None
@@ -115,7 +115,7 @@ def program_of(instance: LayoutInstance) -> LinearProgram | None:
     column = np.arange(teams * pools).reshape(teams, pools)
     cost, upper = kept.cost.ravel(), kept.allowed.ravel().astype(np.float64)
     if heights:
-        cost = np.append(np.zeros(teams * pools), np.ones(pools))
+        cost = np.append(np.zeros(teams * pools), instance.price.astype(np.float64))
         upper = np.append(upper, np.minimum(instance.capacity, instance.height).astype(np.float64))
     most, equal = SparseRows(), SparseRows()
     equal.put(equal.open(np.ones(teams))[:, None], column, 1.0)

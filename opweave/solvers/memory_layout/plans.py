@@ -24,11 +24,11 @@ class Places:
 
 
 def arena_of(instance: LayoutInstance, places: Places) -> int:
-    """Bytes that have to be reserved, in all pools together."""
+    """Bytes that have to be reserved, each at the price of its pool."""
     top = np.where((instance.bytes > 0) & (instance.end > instance.begin), places.offset + instance.bytes, 0)
     highest = np.zeros(len(instance.capacity), dtype=np.int64)
     np.maximum.at(highest, places.pool, top)
-    return int(highest.sum())
+    return int(highest @ instance.price)
 
 
 def seconds_of(instance: LayoutInstance, places: Places) -> float:

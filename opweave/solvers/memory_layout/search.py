@@ -47,8 +47,8 @@ from opweave.solvers.memory_layout.stacking import (
     empty_stack,
     foundation,
     postpone,
-    put,
     put_down,
+    put_why,
     settle,
     undo,
     wake,
@@ -309,9 +309,7 @@ def _raise_ground(space: Space, now: Stack, path: _Path, depth: int, height: int
     scalars[BAD_LOW], scalars[BAD_HIGH] = t, t + 1
     _explain_branching(space, now, t, True)
     nodes[BEGIN, depth], nodes[BEHIND, depth] = t, t + 1
-    put(values, stamp, trail, scalars, t, raised)
-    put(values, stamp, trail, scalars, LOW * sections + t, scalars[BAD_LOW])
-    put(values, stamp, trail, scalars, HIGH * sections + t, scalars[BAD_HIGH])
+    put_why(values, stamp, trail, scalars, t, sections, raised, scalars[BAD_LOW], scalars[BAD_HIGH])
     wake(waits, queue, scalars, t)
     return CHANGED
 

@@ -25,7 +25,7 @@ FAR = 1 << 62
 LONGEST_TRAIL = 1 << 25
 """Most values that are saved. Only what is used takes memory."""
 
-GROUND, REST, LOWEST, LOW, HIGH, CROSSING, STARTING = 0, 1, 2, 3, 4, 5, 6
+GROUND, LOW, HIGH, REST, LOWEST, CROSSING, STARTING = 0, 1, 2, 3, 4, 5, 6
 SECTION_ROWS, STORAGE_ROWS = 7, 4
 EARLIEST, WHY_LOW, WHY_HIGH, PLACED = 0, 1, 2, 3
 TOP, NODE, QUEUED, BAD_LOW, BAD_HIGH, DEPTH, ANSWER = 0, 1, 2, 3, 4, 5, 6
@@ -37,9 +37,9 @@ class Stack(NamedTuple):
     Attributes
     ----------
     values
-        Rows over sections: the ground; the rest; the number of unplaced storages whose earliest offset is the ground;
-        the interval of sections, with this one, that explains the ground; the number of unplaced storages that also are
-        in the section before; and of those that begin in this one. Then rows over storages: earliest offset; the
+        Rows over sections: the ground; the interval of sections, with this one, that explains the ground; the rest; the
+        number of unplaced storages whose earliest offset is the ground; of those that also are in the section before;
+        and of those that begin in this one. Then rows over storages: earliest offset; the
         interval that explains it; whether it is placed.
     offset
         Offsets of placed storages. Shape (storages,).
@@ -74,6 +74,23 @@ def put(values: IntArray, stamp: IntArray, trail: IntMatrix, scalars: IntArray, 
             trail[0, top], trail[1, top] = k, values[k]
             scalars[TOP] = top + 1
         values[k] = value
+
+
+@helper
+def put_why(
+    values: IntArray,
+    stamp: IntArray,
+    trail: IntMatrix,
+    scalars: IntArray,
+    k: int,
+    step: int,
+    value: int,
+    low: int,
+    high: int,
+) -> None:
+    """Change a ground or an earliest offset, and the interval that explains it; they are ``step`` values apart."""
+    for row in range(3):
+        put(values, stamp, trail, scalars, k + row * step, value if row == 0 else low if row == 1 else high)
 
 
 @helper
@@ -123,9 +140,8 @@ def _raise_earliest(space: Space, now: Stack, sections: int, j: int, t: int, off
     base = SECTION_ROWS * sections
     count = columns.shape[1]
     old = values[base + EARLIEST * count + j]
-    put(values, stamp, trail, scalars, base + EARLIEST * count + j, offset)
-    put(values, stamp, trail, scalars, base + WHY_LOW * count + j, values[LOW * sections + t])
-    put(values, stamp, trail, scalars, base + WHY_HIGH * count + j, values[HIGH * sections + t])
+    low, high = values[LOW * sections + t], values[HIGH * sections + t]
+    put_why(values, stamp, trail, scalars, base + EARLIEST * count + j, count, offset, low, high)
     for s in range(columns[FIRST, j], columns[AFTER, j]):
         if s != t and waits[s] == 0:
             ground = values[s]
@@ -196,9 +212,7 @@ def settle(space: Space, now: Stack, height: int) -> bool:
         put(values, stamp, trail, scalars, LOWEST * sections + t, lowest)
         if least > ground:
             low, high = _why(space, now, sections, t)
-            put(values, stamp, trail, scalars, t, least)
-            put(values, stamp, trail, scalars, LOW * sections + t, low)
-            put(values, stamp, trail, scalars, HIGH * sections + t, high)
+            put_why(values, stamp, trail, scalars, t, sections, least, low, high)
             if least + rest > height:
                 return refute(now, sections, t)
     return True
@@ -237,9 +251,7 @@ def postpone(space: Space, now: Stack, j: int, height: int) -> bool:
     offset = earliest_from(columns, j, old + least) if least < FAR else FAR
     if offset + columns[SIZE, j] > height or columns[FIXED, j] >= 0:
         return False
-    put(values, stamp, trail, scalars, base + EARLIEST * count + j, offset)
-    put(values, stamp, trail, scalars, base + WHY_LOW * count + j, low)
-    put(values, stamp, trail, scalars, base + WHY_HIGH * count + j, high)
+    put_why(values, stamp, trail, scalars, base + EARLIEST * count + j, count, offset, low, high)
     for s in range(columns[FIRST, j], columns[AFTER, j]):
         if values[s] == old:
             left = values[LOWEST * sections + s] - 1
@@ -263,10 +275,8 @@ def put_down(space: Space, now: Stack, j: int, offset: int) -> None:
     put(values, stamp, trail, scalars, base + PLACED * count + j, 1)
     now.offset[j] = offset
     for t in range(first, after):
-        put(values, stamp, trail, scalars, t, offset + columns[SIZE, j])
+        put_why(values, stamp, trail, scalars, t, sections, offset + columns[SIZE, j], low, high)
         put(values, stamp, trail, scalars, REST * sections + t, values[REST * sections + t] - columns[SIZE, j])
-        put(values, stamp, trail, scalars, LOW * sections + t, low)
-        put(values, stamp, trail, scalars, HIGH * sections + t, high)
         if t > first:
             put(values, stamp, trail, scalars, CROSSING * sections + t, values[CROSSING * sections + t] - 1)
         wake(waits, queue, scalars, t)

@@ -10,9 +10,9 @@ from opweave.solvers.trivial import own_bound, safe
 
 @own_bound(MemoryLayout)
 def _(problem: MemoryLayout) -> int | float:
-    """The most bytes that are live at any time; for traffic, every storage in the fastest pool that takes it."""
+    """The most live bytes in the cheapest pool; for traffic, every storage in the fastest pool that takes it."""
     if problem.objective == "arena":
-        return problem.live_peak
+        return problem.live_peak * min(pool.price for pool in problem.pools)
     if all(pool.operators is None for pool in problem.pools) and all(each.pools is None for each in problem.lifetimes):
         fastest = max((pool.speed or math.inf for pool in problem.pools), default=math.inf)
         return safe(float((problem.moved / fastest).sum()))

@@ -14,7 +14,7 @@ from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.arrays import Times, arrays_of
 from opweave.solvers.pipeline.plans import Best, finished
-from opweave.solvers.pipeline.threshold import FIRST_WORK, MOST_WIDTH, Answer, Thresholds, find_any
+from opweave.solvers.pipeline.threshold import FIRST_WORK, MOST_WIDTH, Finding, Thresholds, find_any
 from opweave.solvers.run import Outcome, Run
 
 CLOSE = 0.001
@@ -65,10 +65,10 @@ class BottleneckSearch:
         """The smallest threshold that is not refuted."""
         return min(self.best.value, self.times.above(self.refuted) if self.refuted >= 0.0 else 0.0)
 
-    def _learn(self, limit: float, answer: Answer) -> None:
-        if answer is Answer.KEPT and self.tester.plan is not None:
+    def _learn(self, limit: float, answer: Finding) -> None:
+        if answer is Finding.KEPT and self.tester.plan is not None:
             self.best.consider(self.tester.plan)
-        elif answer is Answer.REFUTED:
+        elif answer is Finding.REFUTED:
             self.refuted = max(self.refuted, limit)
             self.best.proved(self.lower_bound(), "priced walks")
             self._known = max(self._known, float(self.run.bound or 0.0))
@@ -82,12 +82,12 @@ class BottleneckSearch:
             if limit is None or (low > self.refuted and self.best.value - low < CLOSE * self.best.value):
                 return
             answer = self.tester.quick(limit)
-            if answer is Answer.OPEN:
+            if answer is Finding.OPEN:
                 answer = self.tester.priced(limit, 2)
             self._learn(limit, answer)
-            if answer is Answer.OPEN and self.refuted < 0.0:
+            if answer is Finding.OPEN and self.refuted < 0.0:
                 self._raise(FIRST_WORK // 4)
-            if answer is not Answer.KEPT:
+            if answer is not Finding.KEPT:
                 low = max(limit, self.refuted)
 
     def _close(self) -> None:
@@ -98,7 +98,7 @@ class BottleneckSearch:
             limit = max(0.0, self.times.below(self.best.value))
             answer = self.tester.exact(limit, work)
             self._learn(limit, answer)
-            if answer is not Answer.OPEN:
+            if answer is not Finding.OPEN:
                 continue
             self._raise(work)
             self._improve(width, work)
@@ -113,7 +113,7 @@ class BottleneckSearch:
                 return
             answer = self.tester.exact(limit, work)
             self._learn(limit, answer)
-            if answer is not Answer.REFUTED:
+            if answer is not Finding.REFUTED:
                 high = limit
 
     def _improve(self, width: int, work: int) -> None:
@@ -125,7 +125,7 @@ class BottleneckSearch:
                 return
             answer = self.tester.priced(limit, width, most_work=work)
             self._learn(limit, answer)
-            if answer is not Answer.KEPT:
+            if answer is not Finding.KEPT:
                 low = limit
 
     def _over(self) -> bool:

@@ -16,7 +16,7 @@ from opweave.solvers.pipeline.arrays import PipelineArrays
 from opweave.solvers.pipeline.labels import FOUND, NOTHING
 from opweave.solvers.pipeline.plans import Best, Plan, nothing_fits
 from opweave.solvers.pipeline.workbench import Workbench
-from opweave.solvers.run import Outcome
+from opweave.solvers.run import Outcome, Run
 
 FIRST_WORK = 400_000
 """Steps of the first exact test of a threshold; each later test gets four times as many as the one before."""
@@ -50,7 +50,7 @@ SURELY = 1e-6
 """Allowance for rounding: prices sum to the number of devices, and an excess of the walk above this refutes."""
 
 
-class Answer(Enum):
+class Finding(Enum):
     """The answer for a threshold."""
 
     KEPT = "kept"
@@ -81,16 +81,16 @@ class Thresholds:
         self._price = np.append(np.ones(len(self.arrays.twin)), 0.0)
         self._limit = -1.0
 
-    def quick(self, limit: float) -> Answer:
+    def quick(self, limit: float) -> Finding:
         """Count the stages of the shortest walk, and dive along it."""
         self._open(limit)
         if not self.bench.walk(np.ones(len(self.arrays.twin))):
-            return Answer.OPEN
+            return Finding.OPEN
         if not 0 < len(self.bench.stages) <= self.arrays.most:
-            return Answer.REFUTED
-        return self._kept() if self.bench.simple() or self.bench.dive() else Answer.OPEN
+            return Finding.REFUTED
+        return self._kept() if self.bench.simple() or self.bench.dive() else Finding.OPEN
 
-    def priced(self, limit: float, width: int, chunks: Sequence[int] = CHUNKS, most_work: int = FIRST_BEAM) -> Answer:
+    def priced(self, limit: float, width: int, chunks: Sequence[int] = CHUNKS, most_work: int = FIRST_BEAM) -> Finding:
         """Move prices until the threshold is refuted or the walk is a plan, with dives in between; then a beam."""
         self._open(limit)
         for rounds in chunks:
@@ -105,9 +105,9 @@ class Thresholds:
         happened, _, dropped = self.bench.label(*visits, self.bench.everything, width=width, noise=noise, work=work)
         if happened == FOUND:
             return self._kept()
-        return Answer.REFUTED if happened == NOTHING and not dropped and noise == 0.0 else Answer.OPEN
+        return Finding.REFUTED if happened == NOTHING and not dropped and noise == 0.0 else Finding.OPEN
 
-    def exact(self, limit: float, work: int) -> Answer:
+    def exact(self, limit: float, work: int) -> Finding:
         """Let labels remember more and more, until they prove that there is no plan or form one."""
         self._open(limit)
         answer, visits = self._move(EXACT_ROUNDS)
@@ -116,7 +116,7 @@ class Thresholds:
         while True:
             happened, _, _ = self.bench.label(*visits, self.bench.memory, work=work)
             if happened != FOUND:
-                return Answer.REFUTED if happened == NOTHING else Answer.OPEN
+                return Finding.REFUTED if happened == NOTHING else Finding.OPEN
             if not self.bench.repeats():
                 return self._kept()
 
@@ -125,7 +125,7 @@ class Thresholds:
             self.bench.open(limit, limit)
             self._limit = limit
 
-    def _move(self, rounds: int) -> tuple[Answer, tuple[FloatArray, float] | None]:
+    def _move(self, rounds: int) -> tuple[Finding, tuple[FloatArray, float] | None]:
         """Move the prices along subgradients until the walk costs more than their sum, or is a plan.
 
         The second result is the price of a visit by device, and the largest cost of any plan; None when the threshold
@@ -136,14 +136,14 @@ class Thresholds:
         for _ in range(rounds):
             budget = float(price[:-1].sum() + price[-1] * self.arrays.most)
             if not self.bench.walk(price[:-1] + price[-1]):
-                return Answer.OPEN, None
+                return Finding.OPEN, None
             bound, stages = float(self.bench.table.cost[0, 0].min()) - budget, self.bench.stages
             stale += 1
             if bound > best:
                 best, kept, stale = bound, price, 0
             self._price = kept
             if best > SURELY:
-                return Answer.REFUTED, None
+                return Finding.REFUTED, None
             if self.bench.simple():
                 return self._kept(), None
             if stale >= PATIENCE:
@@ -160,30 +160,36 @@ class Thresholds:
             price *= devices / (price[:-1].sum() or devices)
         visit = self._price[:-1] + self._price[-1]
         if not self.bench.walk(visit):
-            return Answer.OPEN, None
+            return Finding.OPEN, None
         budget = float(self._price[:-1].sum() + self._price[-1] * self.arrays.most)
-        return Answer.OPEN, (visit, budget + ROUNDING * max(1.0, budget))
+        return Finding.OPEN, (visit, budget + ROUNDING * max(1.0, budget))
 
-    def _kept(self) -> Answer:
+    def _kept(self) -> Finding:
         """Take the plan that a search found."""
         self.plan = self.bench.plan()
-        return Answer.KEPT
+        return Finding.KEPT
+
+
+def any_plan(tester: Thresholds, run: Run) -> Finding:
+    """Look for any plan, with more and more work, until there is one or it is proved that there is none."""
+    answer = tester.quick(math.inf)
+    width, work = 2, FIRST_WORK
+    while answer is Finding.OPEN and not run.should_stop() and not tester.bench.worn_out(run):
+        answer = tester.priced(math.inf, width, (20, 60, 120))
+        if answer is Finding.OPEN:
+            answer = tester.exact(math.inf, work)
+        width, work = min(2 * width, MOST_WIDTH), 4 * work
+    return answer
 
 
 def find_any(problem: Pipeline, instance: PipelineInstance, tester: Thresholds, best: Best) -> Outcome | None:
     """Find any plan, or prove that there is none; None when one was found."""
     run = best.run
     run.enter("any plan")
-    answer = tester.quick(math.inf)
-    width, work = 2, FIRST_WORK
-    while answer is Answer.OPEN and not run.should_stop() and not tester.bench.worn_out(run):
-        answer = tester.priced(math.inf, width, (20, 60, 120))
-        if answer is Answer.OPEN:
-            answer = tester.exact(math.inf, work)
-        width, work = min(2 * width, MOST_WIDTH), 4 * work
-    if answer is Answer.REFUTED:
+    answer = any_plan(tester, run)
+    if answer is Finding.REFUTED:
         return Outcome(infeasible=True, reason=nothing_fits(problem, instance))
-    if answer is Answer.OPEN or tester.plan is None:
+    if answer is Finding.OPEN or tester.plan is None:
         return Outcome(run.termination(), reason="no pipeline was found, and no proof that there is none")
     best.consider(tester.plan)
     return None

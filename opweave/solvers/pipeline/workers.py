@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opweave.formulations.pipeline.instance import SUPPORTS
+from opweave.problems.on_cluster import MEMORY
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.auto import register_auto
 from opweave.solvers.pipeline.exact import solve_exact
@@ -15,4 +16,10 @@ def workers(problem: Pipeline, _run: Run) -> list[Worker]:
     return [Steps("exact", solve_exact, problem)]
 
 
-register_auto(Pipeline, workers, "simple splits, then cuts and devices together, proved", supports=SUPPORTS)
+register_auto(
+    Pipeline,
+    workers,
+    "simple splits, then cuts and devices together, proved",
+    supports=SUPPORTS,
+    readings=(None, MEMORY),
+)

@@ -66,7 +66,7 @@ def arrays_of(instance: PlacementInstance, problem: Placement) -> PlacementArray
     UnsupportedFeatureError
         For a reading that list scheduling does not know.
     """
-    if problem.reading is not None:
+    if problem.transfers == "blocking":
         raise UnsupportedFeatureError(f"list scheduling does not know {problem.reading}; solver 'calls' does")
     return PlacementArrays(
         seconds=instance.seconds,

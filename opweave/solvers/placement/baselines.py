@@ -25,7 +25,7 @@ from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance,
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.solvers.kernels import Timeline, common_fit, first_fit, new_timeline, occupy
+from opweave.solvers.kernels import IdleGaps, common_fit, first_fit, new_timeline, occupy
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import (
     DELAY,
@@ -311,7 +311,7 @@ def insert_all(
 @helper
 def brought(
     arrays: PlacementArrays,
-    timeline: Timeline,
+    timeline: IdleGaps,
     row: IntArray,
     flows: int,
     device: IntArray,

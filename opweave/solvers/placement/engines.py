@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement import moirai, programs  # noqa: F401 - they register themselves
+from opweave.formulations.placement import assignment, moirai, programs  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement.spec import Placement
@@ -22,13 +22,16 @@ from opweave.solvers.run import Run
 
 
 def lower_bound(problem: Placement) -> float | None:
-    """The largest quick lower bound, in seconds; None when there is no plan, so that the formulation reports why."""
+    """The largest quick lower bound, in seconds; None when there is no plan, so that the formulation reports why.
+
+    None for bytes, too: the formulation knows more of them.
+    """
     try:
         instance = lower(problem)
     except ContradictionError:
         return None
     length = windows_of(instance, None).critical_path
-    if length == math.inf or not instance.operators:  # links are missing
+    if length == math.inf or not instance.operators or problem.objective == "memory":  # links are missing
         return None if instance.operators else length
     best = Best(Run())
     quick_bounds(instance, arrays_of(instance, problem), best)

@@ -38,7 +38,7 @@ from opweave.formulations.placement.windows import Windows, messages_of, timetab
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.errors import EngineError
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.engines.answers import Answer, Work
+from opweave.solvers.engines.answers import Ending, Work
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
 from opweave.solvers.engines.interval_child import without_pandas, write
 from opweave.solvers.loops import clock
@@ -197,7 +197,7 @@ def solve_intervals(
         return clock() > end or (run is not None and run.should_stop())
 
     try:
-        answer: Answer | None = run_in_child(
+        answer: Ending | None = run_in_child(
             "cp-sat", CHILD, work, ChildLimits(), should_stop=late, pauses=run is not None, keep=True
         )
     except EngineError:

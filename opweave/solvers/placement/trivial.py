@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opweave.problems.placement.spec import Placement
+from opweave.solvers.pipeline.trivial import least_memory
 from opweave.solvers.trivial import least_seconds, longest_path, own_bound, safe
 
 
@@ -12,4 +13,5 @@ def _(problem: Placement) -> float:
     seconds = problem.costs.array(problem.graph.operator_ids, [d.name for d in problem.cluster.devices])
     least = least_seconds(seconds)
     shared = 0.0 if problem.host is not None else float(least.sum()) / len(problem.cluster.devices)
-    return safe(max(longest_path(problem.graph, least), shared))
+    makespan = safe(max(longest_path(problem.graph, least), shared))
+    return makespan if problem.objective == "makespan" else least_memory(problem)

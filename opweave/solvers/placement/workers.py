@@ -16,6 +16,7 @@ import numpy as np
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.errors import OpweaveError
+from opweave.problems.on_cluster import MEMORY
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.auto import register_auto
@@ -62,11 +63,10 @@ def solve_quick_bounds(problem: Placement, run: Run) -> Outcome:
     return Outcome(run.termination())
 
 
-def workers(problem: Placement, run: Run) -> list[Worker]:
+def workers(problem: Placement, _run: Run) -> list[Worker]:
     """Baselines and quick bounds, exact methods for special cases, searches, bounds, and engines on the whole."""
-    del run
     if problem.reading is not None:
-        return [*by_name(problem, "calls")]
+        return by_name(problem, "stages", "highs") if problem.objective == "memory" else by_name(problem, "calls")
     chained = Chained(problem)
     steps = [
         Steps("baselines", solve_baselines, problem),
@@ -91,16 +91,17 @@ register_auto(
     "baselines, local searches, windows by constraint programming, decomposition with its bounds, engines",
     proves="bound",
     supports=SUPPORTS,
-    readings=(None, "transfers='blocking'"),
+    readings=(None, MEMORY, "transfers='blocking'"),
 )
 
 
 @named_solver(
     Placement,
     "stages",
-    "consecutive stages, one for each device that is used, for the least latency: a pipeline's exact search",
+    "consecutive stages, one for each device that is used: a pipeline's exact search",
     features=frozenset({Feature.GAP, Feature.CALLBACK}),
     supports=SUPPORTS,
+    readings=(None, MEMORY),
 )
 def solve_staged(problem: Placement, run: Run) -> Outcome:
     """Cut the model into stages for the least latency; solver "stages"."""
@@ -118,14 +119,11 @@ def solve_staged(problem: Placement, run: Run) -> Outcome:
         return Outcome(run.termination(), reason="no consecutive stages fit the devices")
     index = {name: v for v, name in enumerate(instance.names)}
     position = {name: k for k, name in enumerate(instance.devices)}
-    order = np.asarray([index[name] for stage in scout.best.stages for name in stage.operators], dtype=np.int64)
-    device = np.empty(len(order), dtype=np.int64)
-    for stage in scout.best.stages:
-        device[[index[name] for name in stage.operators]] = position[stage.device]
+    homes = [(index[name], position[stage.device]) for stage in scout.best.stages for name in stage.operators]
+    order, device = np.ascontiguousarray(np.asarray(homes, dtype=np.int64).reshape(-1, 2).T)
     arrays = arrays_of(instance, problem)
-    plan = plan_of(arrays, order, device)
-    better = run.objective is None or plan.makespan < run.objective
-    if better and np.isfinite(plan.makespan) and fits(arrays, device):
+    plan = plan_of(arrays, order, device[np.argsort(order)])
+    if np.isfinite(plan.makespan) and fits(arrays, plan.device):
         schedule = solution_of(instance, arrays, plan)
         judged = problem.evaluate(schedule)
         if judged.feasible and judged.objective is not None:
@@ -147,6 +145,6 @@ def pipeline_of(problem: Placement) -> Pipeline:
         costs=problem.costs,
         memory=problem.memory,
         constraints=problem.constraints,
-        objective="latency",
+        objective="memory" if problem.objective == "memory" else "latency",
         inputs="everywhere",
     )

@@ -106,8 +106,7 @@ def _changed_cluster(cluster: Cluster, changes: Mapping[str, object]) -> Cluster
         name, _, which = axis.partition(":")
         if name == "memory":
             for each in _named(cluster, axis):
-                memory = {"memory_bytes": _scaled(each.memory_bytes, value)}
-                devices[each.name] = {**memory, "group": None} if which else memory
+                devices[each.name] = {"memory_bytes": _scaled(each.memory_bytes, value)}
         elif which:
             raise InvalidInputError(f"{axis!r}: the {name} of all links is varied together")
         elif name == "latency":

@@ -1,4 +1,4 @@
-"""Why a problem has no solution: requirements that cannot hold together, and the smallest changes that mend it."""
+"""Why a problem has no solution: requirements that cannot hold together, and the smallest changes that repair it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import PrivateAttr
+from pydantic import AliasChoices, Field, PrivateAttr
 
 from opweave.problems.errors import InvalidInputError, checked_call
 from opweave.problems.problem import Problem
@@ -24,11 +24,11 @@ from opweave.solvers.run import Observer
 
 AnyProblem = Problem[Any, Any]
 
-SHOWN_MENDS = 4
-"""Most mends in an explanation."""
+SHOWN_REPAIRS = 4
+"""Most repairs in an explanation."""
 
 STAGE_SECONDS = 30.0
-"""Most seconds for the mends of one requirement when there is no time limit."""
+"""Most seconds for the repairs of one requirement when there is no time limit."""
 
 MOST = 2**53
 """No amount is larger."""
@@ -52,7 +52,7 @@ class Proof(Spec):
     proof: str
 
 
-class Mend(Spec):
+class Repair(Spec):
     """A single change of the problem that gives it a plan.
 
     Attributes
@@ -108,7 +108,7 @@ class Conflict(Shown, Spec):
         That the items cannot hold together, then for each item that the others can, where it was proved.
     witnesses
         For each item, a plan that obeys all other items; None where none was found.
-    mends
+    repairs
         Single changes that give the whole problem a plan, cheapest first; none if several changes are needed.
     plan
         A plan of a feasible problem.
@@ -123,7 +123,7 @@ class Conflict(Shown, Spec):
     irreducible: bool = False
     proofs: Many[Proof] = preset(())
     witnesses: Many[AnySolution | None] = preset(())
-    mends: Many[Mend] = preset(())
+    repairs: Annotated[Many[Repair], Field(validation_alias=AliasChoices("repairs", "mends"))] = preset(())
     plan: AnySolution | None = None
     reason: str = ""
 
@@ -153,7 +153,7 @@ class Conflict(Shown, Spec):
             yield f"For {lacking} of them it is not proved that the others have a plan."
         elif len(self.items) > 1:
             yield "Each of them is needed: without it, the others have a plan."
-        words = [mend.words + ("" if mend.least else " (perhaps less)") for mend in self.mends[:SHOWN_MENDS]]
+        words = [repair.words + ("" if repair.least else " (perhaps less)") for repair in self.repairs[:SHOWN_REPAIRS]]
         if words:
             yield f"Changes that would help: {', or '.join(words)}."
         else:
@@ -192,7 +192,7 @@ def conflict(
     Returns
     -------
     Conflict
-        ``items``, ``proofs``, ``witnesses`` and ``mends``; a plan if the problem has one. If the time was too short for
+        ``items``, ``proofs``, ``witnesses`` and ``repairs``; a plan if the problem has one. If there was no time for
         a proof, ``status`` is ``"unknown"`` or ``irreducible`` is False.
 
     Raises
@@ -214,7 +214,7 @@ def conflict(
     >>> found = conflict(ow.Placement(graph=graph, cluster=cluster, costs=costs, constraints=pinned))
     >>> [item.name for item in found.items]
     ["Pin('p', 'a')", "memory of 'a' (5 bytes)"]
-    >>> [mend.words for mend in found.mends]
+    >>> [repair.words for repair in found.repairs]
     ["4 bytes more on 'a'", "without Pin('p', 'a')"]
     """
     if not isinstance(problem, Problem):
@@ -251,7 +251,7 @@ class _Search:
         self._without: dict[int, Known] = {}
 
     def conflict(self) -> Conflict:
-        """Reduce, and look for mends."""
+        """Reduce, and look for repairs."""
         if self._kept:
             self._leave_out(sorted(self._kept))
         items = tuple(self._all[number] for number in sorted(self._kept))
@@ -269,7 +269,7 @@ class _Search:
             irreducible=all(each.plan is not None for each in answers),
             proofs=tuple(proofs),
             witnesses=tuple(each.plan for each in answers),
-            mends=self._mends((*items, *inputs_of(self._problem))),
+            repairs=self._repairs((*items, *inputs_of(self._problem))),
             reason=self._proof.proof,
         )
 
@@ -291,15 +291,15 @@ class _Search:
         return Known(proof="the changed problem is not valid") if problem is None else self._asked.ask(problem, about)
 
     def _with(self, changes: Mapping[str, object]) -> AnyProblem | None:
-        """The changed problem; None if the changes make none, such as a batch that no batch sizes add up to."""
+        """The changed problem; None if the changes make none."""
         try:
             return changed(self._problem, changes)
         except InvalidInputError:
             return None
 
-    def _mends(self, items: tuple[Requirement, ...]) -> tuple[Mend, ...]:
+    def _repairs(self, items: tuple[Requirement, ...]) -> tuple[Repair, ...]:
         """Single changes, cheapest first; each must relax one of the items."""
-        found: list[Mend] = []
+        found: list[Repair] = []
         end = self._asked.end
         for number, item in enumerate(items):
             if self._asked.end == -math.inf:  # interrupted
@@ -307,10 +307,10 @@ class _Search:
             now = time.perf_counter()
             seconds = STAGE_SECONDS if end == math.inf else (end - now) / (len(items) - number)
             self._asked.end = now + seconds
-            found += self._mends_of(item)
-        return tuple(sorted(found, key=lambda mend: mend.cost))
+            found += self._repairs_of(item)
+        return tuple(sorted(found, key=lambda repair: repair.cost))
 
-    def _mends_of(self, item: Requirement) -> Iterator[Mend]:
+    def _repairs_of(self, item: Requirement) -> Iterator[Repair]:
         """The least amount by which a requirement is to be relaxed, and its removal where that is another change."""
         plan = self._ask({item.axis: item.free}, f"is there a plan {item.without()}?").plan
         if plan is None:
@@ -318,9 +318,9 @@ class _Search:
         if item.amount is not None:
             yield from self._least(item, plan)
         if item.amount is None or item.axis.startswith("constraint:"):
-            yield self._mend(item, item.without(), item.free, plan, cost=1.0)
+            yield self._repair(item, item.without(), item.free, plan, cost=1.0)
 
-    def _least(self, item: Requirement, plan: Solution) -> Iterator[Mend]:
+    def _least(self, item: Requirement, plan: Solution) -> Iterator[Repair]:
         """Relax by the least amount, by bisection between amounts proved too small and amounts with a plan.
 
         One less than the least known amount mostly settles the matter, so it is tried first, and after every other
@@ -339,7 +339,7 @@ class _Search:
             at_least = proved + 1 if item.monotone(self._problem) else 1
             cost = best / max(1, item.amount or 0)
             words, value = item.relaxed(best), item.after(best)
-            yield self._mend(item, words, value, plan, cost=cost, amount=best, at_least=at_least)
+            yield self._repair(item, words, value, plan, cost=cost, amount=best, at_least=at_least)
 
     def _enough(self, item: Requirement, plan: Solution, most: int) -> int | None:
         """An amount that is enough for a plan: what the referee says is missing, doubled until it accepts the plan."""
@@ -353,7 +353,7 @@ class _Search:
             more = min(2 * more, most)
         return more
 
-    def _mend(self, item: Requirement, words: str, value: int | str | None, plan: Solution, **cost: Any) -> Mend:
-        mend = Mend(requirement=item.name, words=words, plan=plan, **cost)
-        mend._problem = self._with({item.axis: value})
-        return mend
+    def _repair(self, item: Requirement, words: str, value: int | str | None, plan: Solution, **cost: Any) -> Repair:
+        repair = Repair(requirement=item.name, words=words, plan=plan, **cost)
+        repair._problem = self._with({item.axis: value})
+        return repair

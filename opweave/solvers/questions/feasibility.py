@@ -14,21 +14,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from opweave.formulations.expressions import MODEL, expression, write_out
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
 from opweave.formulations.on_cluster import rules_in_the_way
+from opweave.formulations.placement.assignment import AssignmentModel
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
-from opweave.formulations.placement.model import PlacementModel
-from opweave.formulations.placement.windows import Windows
 from opweave.problems.constraints import MaxDevices, Pin, Separate, means
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status, Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.answers import Answer, Work
+from opweave.solvers.engines.answers import Ending, Work
 from opweave.solvers.engines.highs_child import solve as run_highs
 from opweave.solvers.engines.highs_child import with_highs
 from opweave.solvers.questions.changes import rebuilt
@@ -172,18 +169,9 @@ def assigned(problem: Placement, seconds: float) -> Placement | str | None:
     return rebuilt(problem, constraints=(*problem.constraints, *pins))
 
 
-def _written(problem: Placement, instance: PlacementInstance) -> PlacementModel:
+def _written(problem: Placement, instance: PlacementInstance) -> AssignmentModel:
     """Columns for operators on devices; rows for memory, links, and the side constraints about devices."""
-    anywhere = np.zeros_like(instance.seconds)
-    model = PlacementModel(instance, problem.transfers, (), Windows(instance, anywhere, anywhere, np.inf))
-    model.problem = problem
-    model.add_places(model.together(np.isfinite(instance.seconds)))
-    model.one_device()
-    model.memory()
-    apart = np.argwhere(np.isinf(instance.latency)).tolist()
-    for u, v in set(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
-        for source, target in apart:
-            model.rows("links").add(model.runs_on(u, source) + model.runs_on(v, target) <= 1)
+    model = AssignmentModel.of(problem, instance)
     for constraint in problem.constraints:
         write = expression(type(constraint), MODEL) if means(constraint, Separate, MaxDevices) else None
         if write is not None:
@@ -191,5 +179,5 @@ def _written(problem: Placement, instance: PlacementInstance) -> PlacementModel:
     return model
 
 
-def _answered(work: Work, _: object) -> Answer:
+def _answered(work: Work, _: object) -> Ending:
     return run_highs(work, lambda _: None)

@@ -95,7 +95,7 @@ def requirements_of(problem: AnyProblem) -> Iterator[Requirement]:
         yield Requirement(name=_named(rule), axis=f"constraint:{number}", amount=amount, unit=unit)
     for field, free in problem.restrictions.items():
         value = getattr(problem, field)
-        if problem.restricts(field):
+        if value != free:
             amount = value if isinstance(value, int) and not isinstance(value, bool) else None
             unit = "byte" if field.endswith("bytes") else ""
             name = f"{field}={sized(value) if unit else _shown(value)}"

@@ -102,8 +102,8 @@ def sweep(
     Returns
     -------
     Sweep
-        A row for each point. A point that is not a valid problem, such as a batch that no batch sizes add up to, has a
-        row that says why.
+        A row for each point. A point that is not a valid problem, such as memory of less than 0 bytes, has a row that
+        says why.
 
     Raises
     ------

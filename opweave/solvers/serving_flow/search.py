@@ -38,7 +38,7 @@ BLOCKS = "blocks"
 """The target of rules that bar blocks of layers from devices."""
 
 
-class Limits(NamedTuple):
+class FlowLimits(NamedTuple):
     """What limits a flow.
 
     Attributes
@@ -47,8 +47,6 @@ class Limits(NamedTuple):
         Tokens per second of every device by first layer and end; 0 where it cannot hold them.
     links, sizes
         Bytes per second from device to device, and bytes of a token at each place.
-    ends
-        Tokens per second from and to the coordinator. Shape (2, devices).
     anywhere
         Whether tokens may enter a device at any layer.
     devices
@@ -58,12 +56,11 @@ class Limits(NamedTuple):
     speeds: FloatCube
     links: FloatMatrix
     sizes: FloatArray
-    ends: FloatMatrix
     anywhere: bool
     devices: int
 
 
-def limits_of(instance: ServingInstance) -> Limits:
+def limits_of(instance: ServingInstance) -> FlowLimits:
     """The limits of an instance."""
     first, end = np.indices((instance.layers + 1, instance.layers + 1))
     held = instance.place[end] - instance.place[first]
@@ -81,8 +78,7 @@ def limits_of(instance: ServingInstance) -> Limits:
             speeds[barred, : at + 1, at + 1 :] = 0.0
     most_devices = min([len(names), *(rule.count for rule in instance.problem.constraints if means(rule, MaxDevices))])
     links = instance.links * ~np.eye(len(instance.names), dtype=bool)
-    ends = np.stack([instance.arriving, instance.leaving])
-    return Limits(speeds, links, instance.sizes, ends, instance.problem.entry == "any", most_devices)
+    return FlowLimits(speeds, links, instance.sizes, instance.problem.entry == "any", most_devices)
 
 
 for _kind in (Pin, Forbid, MemoryCap, MaxDevices):
@@ -90,20 +86,20 @@ for _kind in (Pin, Forbid, MemoryCap, MaxDevices):
 
 
 @helper
-def _passed(limits: Limits, plan: IntMatrix, room: FloatMatrix, flow: FloatMatrix, aim: float) -> float:
+def _passed(limits: FlowLimits, plan: IntMatrix, room: FloatMatrix, flow: FloatMatrix, aim: float) -> float:
     """What places between layers let pass of a flow, on average: 1 where all let all of it pass.
 
     A device lets no more pass than its speed, what it receives and what it can send on. ``room`` and ``flow`` are
     scratch: what stages that begin, last and end at a place let pass; what devices compute, receive and send.
     """
-    speeds, links, sizes, ends = limits.speeds, limits.links, limits.sizes, limits.ends
+    speeds, links, sizes = limits.speeds, limits.links, limits.sizes
     anywhere, devices, last = limits.anywhere, len(plan), len(limits.sizes) - 1
     room[:, :] = 0.0
     for k in range(devices):
         first, end = plan[k, 0], plan[k, 1]
         flow[0, k] = speeds[k, first, end]
-        flow[1, k] = ends[0, k] if first == 0 else 0.0
-        flow[2, k] = ends[1, k] if end == last else 0.0
+        flow[1, k] = np.inf if first == 0 else 0.0
+        flow[2, k] = np.inf if end == last else 0.0
     for k in range(devices):
         end, speed = plan[k, 1], flow[0, k]
         if speed <= 0.0:
@@ -161,7 +157,7 @@ def _change(plan: IntMatrix, draws: FloatMatrix, row: int, last: int) -> None:
 
 @loop
 def anneal(
-    limits: Limits,
+    limits: FlowLimits,
     plan: IntMatrix,
     draws: FloatMatrix,
     heat: FloatArray,

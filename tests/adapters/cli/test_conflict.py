@@ -7,15 +7,12 @@ from pathlib import Path
 
 import opweave as ow
 from tests.adapters.conftest import Run, write
+from tests.tiny import graph_of
 
 
 def written(folder: Path, limit: int | None) -> Path:
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id="x", bytes=4), ow.Tensor(id="y", bytes=4)],
-        operators=[ow.Operator(id="copy", inputs=["x"], outputs=["y"])],
-        outputs=["y"],
-    )
-    return write(folder / "spec.json", ow.MemoryOrdering(graph=graph, limit_bytes=limit).model_dump_json())
+    graph = graph_of({"x": 4, "y": 4}, {"y": "x"}, "y")
+    return write(folder / "spec.json", ow.MemoryOrdering(graph, limit_bytes=limit).model_dump_json())
 
 
 def test_a_conflict_is_exit_1_with_what_would_mend_it(opweave: Run, tmp_path: Path) -> None:
@@ -25,7 +22,7 @@ def test_a_conflict_is_exit_1_with_what_would_mend_it(opweave: Run, tmp_path: Pa
     assert "1 byte more in limit_bytes" in ended.out
     kept = ow.results.Conflict.model_validate_json((tmp_path / "why.json").read_text())
     assert [item.name for item in kept.items] == ["limit_bytes=7 bytes"]
-    assert kept.mends[0].problem is None
+    assert kept.repairs[0].problem is None
 
 
 def test_a_plan_is_exit_0(opweave: Run, tmp_path: Path) -> None:

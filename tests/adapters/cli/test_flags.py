@@ -17,9 +17,10 @@ from opweave.adapters.load import load_problem
 from opweave.adapters.report.views import view_for
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.memory_layout.spec import Pool
+from opweave.problems.memory_layout.spec import MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from tests.adapters.conftest import Run, assert_polite, write
+from tests.adapters.test_load import TABLES
 from tests.tiny import PROBLEMS
 
 MACHINES: dict[str, Any] = {
@@ -135,16 +136,7 @@ def test_problems_on_devices_need_a_cluster(opweave: Run, model: Path, word: str
     assert_polite(opweave("plan", model, "--problem", word), "this problem needs --cluster")
 
 
-@pytest.mark.parametrize(
-    ("word", "flags", "sentence"),
-    [
-        ("batched", ["--batch", "0"], "problem batched: batch should be greater than or equal to 1"),
-        ("batched", ["--memory", "none"], "memory should be 'buffers', 'additive' or 'parameters'"),
-        ("pipeline", ["--compression", "0"], "compression should be greater than or equal to 0.000001, but is 0.0"),
-        ("pipeline", ["--min-stages", "2", "--max-stages", "1"], "at least 2 stages are required, but at most 1"),
-        ("slicing", ["--geometry", "missing.json"], "there is no such file"),
-    ],
-)
+@pytest.mark.parametrize(("word", "flags", "sentence"), TABLES["values"])
 def test_values_that_do_not_fit_are_one_sentence(
     opweave: Run, model: Path, cluster: Path, word: str, flags: list[str], sentence: str
 ) -> None:
@@ -173,7 +165,7 @@ def test_a_geometry_file_lets_convolutions_be_cut(opweave: Run, model: Path, clu
 def test_every_field_that_can_be_typed_has_a_flag_that_lists_its_words(word: str) -> None:
     fields = view_for(word).problem_type.model_fields
     if word == "layout":  # of the order that comes first, and of the pool
-        fields = MemoryOrdering.model_fields | Pool.model_fields
+        fields = MemoryOrdering.model_fields | Pool.model_fields | MemoryLayout.model_fields
     else:
         untyped = set(fields) - {flag.field for flag in flags_of(word)} - {"graph", "schema_version", "order", "ties"}
         assert untyped <= {"constraints"} | ({"objective"} if word == "batched" else set())

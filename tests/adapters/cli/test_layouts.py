@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.adapters.conftest import Run, assert_polite
+import pytest
+
+from tests.adapters.conftest import DATA, Run, assert_polite
+from tests.adapters.test_load import TABLES
 
 LINES = "id,lower,upper,size\nconv,0,2,4\nrelu,1,3,2\nadd,2,4,4\n"
 
@@ -37,3 +40,27 @@ def test_flags_of_orders_do_not_fit_a_csv(opweave: Run, tmp_path: Path) -> None:
     assert "infeasible" in done.out
     assert_polite(opweave("plan", path, "--problem", "layout", "--alignment", "3"), "is a power of two, not 3")
     assert_polite(opweave("plan", tmp_path / "none.csv", "--problem", "layout"), "there is no such file")
+
+
+@pytest.mark.parametrize(
+    ("flags", "objective"),
+    [
+        ("--pool fast=4,price=0 --pool slow=8MiB", 2),
+        ("--pool fast=4@4MB/s --pool slow=8MiB@1MB/s --objective traffic", 8e-6),
+    ],
+)
+def test_two_memories(opweave: Run, tmp_path: Path, flags: str, objective: float) -> None:
+    (tmp_path / "net.csv").write_text(LINES)
+    done = opweave("layout", tmp_path / "net.csv", *flags.split(), "--json")
+    assert json.loads(done.out)["objective"] == pytest.approx(objective)
+
+
+@pytest.mark.parametrize(("flags", "sentence"), TABLES["pools"])
+def test_pools_that_cannot_be_read(opweave: Run, tmp_path: Path, flags: str, sentence: str) -> None:
+    (tmp_path / "net.csv").write_text(LINES)
+    assert_polite(opweave("layout", tmp_path / "net.csv", *flags.split()), sentence)
+
+
+def test_what_the_runtimes_of_a_tflite_file_need_stands_beside_it(opweave: Run) -> None:
+    done = opweave("layout", DATA / "files/small_int8.tflite")
+    assert "TensorFlow Lite Micro's planner 8 KiB (8,192 bytes)" in done.out

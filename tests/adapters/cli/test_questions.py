@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import opweave as ow
-from tests.adapters.conftest import Run
+from tests.adapters.conftest import Run, assert_polite
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
 
 
@@ -51,3 +51,18 @@ def test_pareto(opweave: Run, pipeline: Path) -> None:
 
 def test_nothing_found_is_exit_1(opweave: Run, pipeline: Path) -> None:
     assert opweave("sweep", pipeline, "--memory", "1B,2B").status == 1
+
+
+def test_refusals_are_sentences(opweave: Run, pipeline: Path) -> None:
+    for command, arguments, sentence in (
+        ("compare", "--solvers heftt", "no solver 'heftt'"),
+        ("sweep", "", "name at least one axis"),
+        ("sweep", "--memory lots", "'lots' is not a size"),
+        ("sweep", "--vary colour=red", "no axis 'colour'; the axes are: memory"),
+        ("pareto", "makespan peak", "it has ('bottleneck', 'peak')"),
+        ("model", "", "name a file for the model with -o"),
+        ("model", "-o p.xls", "models are written as .mps"),
+        ("model", "-o p.lp --formulation moirai", "no formulation 'moirai'"),
+        ("model", "--judge none.sol", "none.sol: there is no such file"),
+    ):
+        assert_polite(opweave(command, pipeline, *arguments.split()), sentence)

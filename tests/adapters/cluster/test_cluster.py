@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,9 +59,7 @@ def pipeline_of(model: Path, scale: float = 1.0, **fields: object) -> ow.Pipelin
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{}, {"objective": "latency"}, {"channel": "shared"}, {"load": "sum"}, {"inputs": "everywhere"}],
-    ids=str,
+    "fields", [{}, {"objective": "latency"}, {"channel": "shared"}, {"load": "sum"}, {"inputs": "everywhere"}], ids=str
 )
 def test_an_emulated_pipeline_is_as_fast_as_predicted(client: Client, model: Path, fields: dict[str, object]) -> None:
     problem = pipeline_of(model, **fields)
@@ -140,6 +141,27 @@ def test_a_probe_gives_a_cluster_and_costs(model: Path) -> None:
     problem = ow.Pipeline(graph=ow.load(model), cluster=found.cluster, costs=found.costs, **found.settings)  # type: ignore[arg-type]
     assert ow.solve(problem, time_limit=5).verified
     assert ow.Cluster.model_validate_json(found.cluster.model_dump_json()) == found.cluster
+
+
+def test_an_interrupted_command_leaves_nothing_behind(model: Path, tmp_path: Path) -> None:
+    """Ctrl-C reaches all processes of a terminal at once."""
+    command = [sys.executable, "-m", "opweave", "probe", "--local", "2", "--model", str(model), "-o", "cluster.json"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, start_new_session=True, text=True
+    ) as process:
+        until = time.monotonic() + 30.0
+        while not list(tmp_path.glob("opweave-*/opweave-*/model.onnx")) and time.monotonic() < until:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith(("opweave-", "dask", "cluster"))]
+    time.sleep(2.0)  # what keeps books on semaphores ends a little later
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
 
 
 def test_workers_are_found_by_name(client: Client) -> None:

@@ -150,7 +150,7 @@ def test_this_machine_is_measured(tmp_path: Path) -> None:
     assert calibration.efficiency["FusedMatMul"] == calibration.efficiency["MatMul"]
     graph = from_onnx(next(case_models(cases(each=1)[:5])))
     costs = calibration.costs(graph)
-    assert not costs.missing([op.id for op in graph.operators], ["cpu"])
+    assert np.isfinite(costs.array([op.id for op in graph.operators], ["cpu"])).all()
     assert all(0 < costs.seconds(op.id, "cpu") < 1 for op in graph.operators)
 
 

@@ -20,29 +20,30 @@ def written(folder: Path, text: str, name: str = "net.csv") -> Path:
 
 
 def test_a_file_is_a_problem(tmp_path: Path) -> None:
-    problem = ow.load_lifetimes(written(tmp_path, LINES), capacity=6, alignment=2)
+    problem = ow.MemoryLayout.from_csv(written(tmp_path, LINES), capacity=6, alignment=2)
     assert [(each.id, each.begin, each.end, each.bytes) for each in problem.lifetimes][1] == ("relu", 1, 3, 2)
     assert (problem.pools[0].bytes, problem.pools[0].alignment, problem.graph.name) == (6, 2, "net")
     assert ow.solve(problem).objective == 6
-    packed = ow.load_lifetimes(written(tmp_path, LINES, "net.csv.gz"), pools=[ow.Pool(name="a"), ow.Pool(name="b")])
+    pools = [ow.Pool(name="a"), ow.Pool(name="b")]
+    packed = ow.MemoryLayout.from_csv(written(tmp_path, LINES, "net.csv.gz"), pools=pools)
     assert packed.lifetimes == problem.lifetimes
-    assert ow.load_lifetimes(written(tmp_path, LINES), capacity="1 KiB").pools[0].bytes == 1024
+    assert ow.MemoryLayout.from_csv(written(tmp_path, LINES), capacity="1 KiB").pools[0].bytes == 1024
 
 
 def test_alignment_and_fixed_offsets(tmp_path: Path) -> None:
     text = "id,lower,upper,size,alignment,offset\na,0,2,4,,\nb,0,2,4,8,16\n"
-    problem = ow.load_lifetimes(written(tmp_path, text))
+    problem = ow.MemoryLayout.from_csv(written(tmp_path, text))
     assert [each.alignment for each in problem.lifetimes] == [1, 8]
     assert dict(problem.fixed) == {"b": 16}
 
 
 def test_out_and_in_again(tmp_path: Path) -> None:
-    problem = ow.load_lifetimes(written(tmp_path, LINES))
+    problem = ow.MemoryLayout.from_csv(written(tmp_path, LINES))
     path, result = tmp_path / "out.csv", ow.solve(problem)
     ow.runtimes.save_lifetimes(problem, path)
     assert path.read_text() == LINES
     ow.runtimes.save_lifetimes(problem, path, result)
-    again = ow.load_lifetimes(path)
+    again = ow.MemoryLayout.from_csv(path)
     assert dict(again.fixed) == dict(result.solution.offset)
     assert ow.solve(again).objective == result.objective
     halves = problem.model_copy(update={"lifetimes": (ow.Lifetime(id="a", begin=0.5, end=2.25, bytes=1),)})
@@ -71,7 +72,7 @@ def test_out_and_in_again(tmp_path: Path) -> None:
 def test_what_is_wrong_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(ow.InvalidInputError, match=said) as caught:
-        ow.load_lifetimes(path)
+        ow.MemoryLayout.from_csv(path)
     assert str(path) in str(caught.value)
 
 
@@ -79,8 +80,8 @@ def test_bytes_that_are_no_text_and_files_that_are_too_long(tmp_path: Path) -> N
     path = tmp_path / "net.csv"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ow.InvalidInputError, match="is text in UTF-8"):
-        ow.load_lifetimes(path)
+        ow.MemoryLayout.from_csv(path)
     with pytest.raises(ow.LimitExceededError, match="more than 2 rows"):
-        ow.load_lifetimes(written(tmp_path, LINES), limits=Limits(tensors=2))
+        ow.MemoryLayout.from_csv(written(tmp_path, LINES), limits=Limits(tensors=2))
     with pytest.raises(ow.InvalidInputError, match="there is no such file"):
-        ow.load_lifetimes(tmp_path / "missing.csv")
+        ow.MemoryLayout.from_csv(tmp_path / "missing.csv")

@@ -153,8 +153,11 @@ def _open() -> Any:
 
 BAD = [
     (lambda: ow.load(keras.Sequential([layers.Dense(3)], name="raw")), "raw: model 'raw' is not built"),
-    (lambda: ow.load(_open()), r'net: the inputs have open dimensions; .* dims=\{"batch": 1, "length": 128\}'),
-    (lambda: ow.load(_open(), dims={"batch": 1}), r'give their sizes, e.g. dims=\{"length": 128\}'),
+    (
+        lambda: ow.load(_open()),
+        r'net: input .x. \(batch x length x 3\) has open dimensions; .* dims=\{"batch": 1, "length": 128\}',
+    ),
+    (lambda: ow.load(_open(), dims={"batch": 1}), r'give their sizes, for example dims=\{"length": 128\}'),
     (lambda: ow.load(_open(), dims={"*": True}), "it must be a whole number from 1"),
     (lambda: ow.load(_open(), dims={"x:2": 3}), "there is no dimension 'x:2'; its open dimensions: batch, length"),
     (lambda: ow.load(_open(), dims={"rows": 1}), "there is no dimension 'rows'"),

@@ -40,7 +40,7 @@ def test_a_loop_is_an_operator_with_workspace() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({}, "open dimensions: image:0; give their sizes as dims"),
+        ({}, "input 'image' .* has open dimensions; give their sizes, for example .*--dim image:0=1"),
         ({"dims": {"image:1": 8}}, "no dimension 'image:1'"),
         ({"dims": {"*": 2}, "limits": NO_RUN}, "the limits forbid it"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 import opweave as ow
@@ -54,6 +56,18 @@ def test_plans_and_bounds_are_drawn_as_steps(batched: ow.BatchedMapping) -> None
     assert figure.axes[0].get_ylabel() == "objective (ms)"
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts[:2] == ["auto: 400 ms, at least 320 ms", "list: 500 ms"]
+
+
+def test_many_solvers_can_be_told_apart(batched: ow.BatchedMapping) -> None:
+    names = [f"s{k}" for k in range(14)]
+    lines = lines_of(ow.progress_figure(batched, {name: ended(batched.kind, (0.1, 0.4, 0.3)) for name in names}))
+    for what in ("plan", "bound"):
+        drawn = [lines[f"{name} {what}"] for name in names]
+        assert len({(line.get_color(), line.get_linestyle(), str(line._dash_pattern)) for line in drawn}) == 14
+    thick = [lines[f"{name} plan"].get_linewidth() for name in names]
+    assert all(one != other for one, other in pairwise(thick))
+    behind = sorted(names, key=lambda name: lines[f"{name} plan"].get_zorder())
+    assert [lines[f"{name} plan"].get_linewidth() for name in behind] == sorted(thick, reverse=True)
 
 
 def test_what_cannot_be_drawn_is_a_sentence(batched: ow.BatchedMapping) -> None:

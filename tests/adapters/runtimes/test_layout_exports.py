@@ -35,6 +35,7 @@ def test_every_name_is_there_once() -> None:
     assert len([name for name in found if name.endswith("_OFFSET")]) == 4
     assert found["MY_NET_CONV_1_0_OFFSET"] == result.solution.offset["conv/1:0"]
     assert found["MY_NET_SRAM_ALIGNMENT"] == 16
+    assert found["MY_NET_CONV_1_0_POOL"] == found[f"MY_NET_{result.solution.pool['conv/1:0'].upper()}_POOL"]
     used = {use.name: use.bytes for use in PROBLEM.evaluate(result).details.pools}
     assert (found["MY_NET_SRAM_BYTES"], found["MY_NET_DRAM_BYTES"]) == (used["sram"], used["dram"])
 

@@ -37,15 +37,8 @@ NAMES = {
 
 
 def model(layers: list[Layer], *, tied: int = 0) -> LanguageModel:
-    return LanguageModel(
-        name="m",
-        layers=tuple(layers),
-        embedding=weights("embedding"),
-        head=weights("head"),
-        tied_bytes=tied,
-        hidden_bytes=64,
-        vocabulary=10,
-    )
+    more = {"tied_bytes": tied, "hidden_bytes": 64, "vocabulary": 10}
+    return LanguageModel(name="m", layers=layers, embedding=weights("embedding"), head=weights("head"), **more)
 
 
 def carried_out(command: str, net: LanguageModel) -> dict[str, set[str]]:

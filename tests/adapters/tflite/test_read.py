@@ -49,7 +49,9 @@ def test_branches_and_loops_are_operators_with_workspace() -> None:
 
 
 def test_open_sizes_are_asked_for() -> None:
-    with pytest.raises(ow.InvalidInputError, match=r"open dimensions: .*:0:1, .*:0:2; give their sizes as dims"):
+    with pytest.raises(
+        ow.InvalidInputError, match=r"\(\? x \? x \? x 3\) has open dimensions.* --dim \S+:0:1=224 --dim \S+:0:2=224"
+    ):
         read("open_image")
     with pytest.raises(ow.InvalidInputError, match="no dimension 'height'"):
         ow.load(FILES / "open_image.tflite", dims={"height": 8})
@@ -114,3 +116,23 @@ def test_a_variable_is_initialised_read_and_changed_in_order() -> None:
         assert at["ASSIGN_VARIABLE_"] < order.index("READ_VARIABLE_5")
     assert sum(tensor.bytes for tensor in graph.tensors) == 5 * 16 + 4
     assert graph.operators[index["CALL_ONCE_0"]].workspace_bytes == 4
+    (state,) = graph.together
+    assert {name.rstrip("0123456789") for name in state} == {
+        "CALL_ONCE_",
+        "VAR_HANDLE_",
+        "READ_VARIABLE_",
+        "ASSIGN_VARIABLE_",
+    }
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], shared=1e9)
+    rows = {op.id: {"a": 1.0, "b": 0.1} if k % 2 else {"a": 0.1, "b": 1.0} for k, op in enumerate(graph.operators)}
+    problem = ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(rows))
+    device = ow.solve(problem, time_limit=5).plan.device
+    assert len({device[name] for name in state}) == 1
+    assert len(set(device.values())) == 2, "other operators are free"
+    assert ow.Placement.model_validate_json(problem.model_dump_json()) == problem
+
+
+@pytest.mark.parametrize(("name", "head"), [("variable", 48), ("while_loop", 1312), ("if_cond", 1040)])
+def test_arenas_with_several_subgraphs_are_those_of_the_micro_interpreter(name: str, head: int) -> None:
+    problem = ow.runtimes.tflite_problem(FILES / f"{name}.tflite")
+    assert ow.solve(problem, solver="tflm").objective == head

@@ -13,26 +13,6 @@ from tests.oracles.batched_mapping import best_batched_mapping
 from tests.strategies.batched_mapping import batched_mappings
 
 
-def twins(operators: int = 3, batch: int = 2, devices: int = 2) -> ow.BatchedMapping:
-    """A chain on identical devices."""
-    names = [f"o{i}" for i in range(operators)]
-    sizes = {size: 1.0 + size for size in range(1, batch + 1)}
-    return ow.BatchedMapping(
-        graph=ow.OpGraph(
-            tensors=[ow.Tensor(id=f"t{i}", bytes=2 * i) for i in range(operators)],
-            operators=[
-                ow.Operator(id=name, inputs=[f"t{i - 1}"] if i else [], outputs=[f"t{i}"])
-                for i, name in enumerate(names)
-            ],
-        ),
-        cluster=ow.Cluster(
-            devices=[ow.Device(name=f"d{k}") for k in range(devices)], bandwidth=[[4.0] * devices] * devices
-        ),
-        costs=ow.Costs.from_table({name: {f"d{k}": sizes for k in range(devices)} for name in names}),
-        batch=batch,
-    )
-
-
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(batched_mappings(3, 2, 3))
 def test_printed_rows_never_help_and_prove_nothing(problem):
@@ -41,33 +21,6 @@ def test_printed_rows_never_help_and_prove_nothing(problem):
     result = ow.solve(problem, solver="highs", formulation="diviml", options={"head_start": False})
     assert result.objective >= optimum * (1 - 1e-6)
     assert result.bound is None or result.bound <= optimum * (1 + 1e-6)
-
-
-def test_printed_rows_make_batches_wait_for_nothing():
-    """p is slow on a, q slow on b. Mended, b starts q on its own inputs at once; printed, it waits for a, too."""
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id="y", bytes=1)],
-        operators=[ow.Operator(id="p", outputs=["y"]), ow.Operator(id="q", inputs=["y"])],
-    )
-    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], bandwidth=[[0, 1], [1, 0]])
-    costs = ow.Costs.from_table({"p": {"a": {1: 9.0}, "b": {1: 1.0}}, "q": {"a": {1: 1.0}, "b": {1: 9.0}}})
-    problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=2)
-    mended = ow.solve(problem, solver="highs")
-    printed = ow.solve(problem, solver="highs", formulation="diviml", options={"head_start": False})
-    assert mended.objective == best_batched_mapping(problem)[0] == 10.0
-    assert printed.objective == pytest.approx(10.0)  # the referee's objective: real data flow only
-    assert printed.status is not ow.Status.OPTIMAL or printed.bound <= 10.0
-
-
-def test_own_rows():
-    problem = twins()
-
-    def extend(model, _):
-        model.add(model.batch("o0", "d0") == 1)
-        model.add(model.start("o2", "d1") >= 3.0 * model.on("o2", "d1"))
-
-    result = ow.solve(problem, solver="highs", extend=extend)
-    assert result.solution.inputs_by_device()["o0", "d0"] == 1
 
 
 def test_what_takes_no_time_comes_before_what_starts_with_it():

@@ -27,7 +27,7 @@ for _kind in PROBLEMS:
 CASES = [(kind, name) for kind in PROBLEMS for name in formulation_names(kind)]
 WHOLE = [(kind, name) for kind in PROBLEMS for name in formulation_names(kind, IntervalModel)]
 OPTIMUM = {"memory_ordering": 33, "placement": 2.04, "batched_mapping": 3.08, "pipeline": 2.0, "slicing": 3.04}
-OPTIMUM["memory_layout"] = 0.4
+OPTIMUM |= {"memory_layout": 0.4, "assignment": 8}
 OPTIMUM["serving_flow"] = 0.2  # five tokens a second: d holds one layer, e the other two
 
 
@@ -99,11 +99,11 @@ def test_a_file_that_another_solver_solves_has_the_optimum_in_the_problem_s_unit
     problem = posed(kind, name)
     solver = opened(ow.write_model(problem, tmp_path / f"p{suffix}", name).path)
     solver.run()
-    assert solver.getObjectiveValue() == pytest.approx(OPTIMUM[kind])
+    assert solver.getObjectiveValue() == pytest.approx(OPTIMUM.get(name, OPTIMUM[kind]))
     solver.writeSolution(str(tmp_path / "p.sol"), 0)
     judged = problem.evaluate(ow.read_solution(problem, tmp_path / "p.sol", name))
     assert judged.feasible
-    assert judged.objective == pytest.approx(OPTIMUM[kind])
+    assert judged.objective == pytest.approx(OPTIMUM.get(name, OPTIMUM[kind]))
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
@@ -113,9 +113,9 @@ def test_a_user_s_own_solver_factory_solves_the_model(kind: str, name: str) -> N
     problem = posed(kind, name)
     model = ow.build_model(problem, name)
     pyo.SolverFactory("appsi_highs").solve(model)
-    assert pyo.value(model.objective) == pytest.approx(OPTIMUM[kind])
+    assert pyo.value(model.objective) == pytest.approx(OPTIMUM.get(name, OPTIMUM[kind]))
     judged = problem.evaluate(ow.read_solution(model))
-    assert (judged.feasible, judged.objective) == (True, pytest.approx(OPTIMUM[kind]))
+    assert (judged.feasible, judged.objective) == (True, pytest.approx(OPTIMUM.get(name, OPTIMUM[kind])))
 
 
 def test_a_copy_of_a_model_and_an_objective_of_one_s_own_are_taken_as_they_are(tmp_path) -> None:
@@ -362,24 +362,8 @@ def test_plans_of_microseconds_are_not_lost_in_an_engine_s_tolerances(tmp_path) 
         assert (tmp_path / "q.mps").read_text().count("objective_in_microseconds") > 1
 
 
-HOSTILE = [
-    "a b",
-    "a\tb",
-    "é",
-    "x[1]",
-    "",
-    "end",
-    "e12",
-    "free",
-    "9",
-    "a:b",
-    "a\nb",
-    "<=",
-    "+3",
-    "n" * 200,
-    "n" * 201,
-    "x(1)",
-]
+HOSTILE = ["a b", "a\tb", "é", "x[1]", "", "end", "e12", "free", "9", "a:b", "a\nb", "<=", "+3", "x(1)"]
+HOSTILE += ["n" * 200, "n" * 201]
 
 
 @settings(max_examples=60, deadline=None)

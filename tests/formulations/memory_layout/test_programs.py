@@ -15,14 +15,17 @@ from opweave.problems.errors import InfeasibleError
 from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts
 
-L = ow.Lifetime
-THREE = ow.MemoryLayout(
-    lifetimes=[
-        L(id="a", begin=0, end=2, bytes=4),
-        L(id="b", begin=1, end=3, bytes=2),
-        L(id="c", begin=2, end=4, bytes=4),
+
+def posed(*rows: tuple[int, int, int], **fields: object) -> ow.MemoryLayout:
+    """Storages a, b, c, ... by begin, end and bytes."""
+    lifetimes = [
+        ow.Lifetime(id=name, begin=begin, end=end, bytes=size)
+        for name, (begin, end, size) in zip("abc", rows, strict=False)
     ]
-)
+    return ow.MemoryLayout(lifetimes=lifetimes, **fields)
+
+
+THREE = posed((0, 2, 4), (1, 3, 2), (2, 4, 4))
 BANKS = THREE.model_copy(update={"pools": (ow.Pool(name="fast", bytes=6), ow.Pool(name="slow", speed=2.0))})
 
 
@@ -76,7 +79,8 @@ def test_sizes_and_alignments_that_are_nothing_beside_the_largest_are_left_out(p
     sizes = {"a": (0, 2**50, 1), "b": (1, 3, 2), "c": (1, 2**50 - 1, 8)}
     problem = ow.MemoryLayout(
         lifetimes=[
-            L(id=name, begin=at, end=at + 2, bytes=size, alignment=to) for name, (at, size, to) in sizes.items()
+            ow.Lifetime(id=name, begin=at, end=at + 2, bytes=size, alignment=to)
+            for name, (at, size, to) in sizes.items()
         ],
         pools=[ow.Pool(name=f"pool{k}", bytes=2**52) for k in range(pools)],
     )
@@ -88,7 +92,10 @@ def test_sizes_and_alignments_that_are_nothing_beside_the_largest_are_left_out(p
 
 def test_seconds_are_told_apart_however_slow_a_pool_is_that_the_best_layout_leaves_empty() -> None:
     problem = ow.MemoryLayout(
-        lifetimes=[L(id="a", begin=0, end=2, bytes=4, traffic=2), L(id="b", begin=1, end=3, bytes=4, traffic=2)],
+        lifetimes=[
+            ow.Lifetime(id="a", begin=0, end=2, bytes=4, traffic=2),
+            ow.Lifetime(id="b", begin=1, end=3, bytes=4, traffic=2),
+        ],
         pools=[
             ow.Pool(name="slow", speed=1.0),
             ow.Pool(name="fast", speed=3e9, bytes=4),
@@ -105,9 +112,7 @@ def test_seconds_are_told_apart_however_slow_a_pool_is_that_the_best_layout_leav
 
 def test_what_does_not_fit_under_a_fixed_offset_stands_above_it() -> None:
     """An engine that counts large units takes the fixed offset of 8 bytes for 0."""
-    problem = ow.MemoryLayout(
-        lifetimes=[L(id="a", begin=0, end=2, bytes=16), L(id="b", begin=1, end=3, bytes=4)], fixed={"b": 8}
-    )
+    problem = posed((0, 2, 16), (1, 3, 4), fixed={"b": 8})
     placed = pushed_down(lower(problem), np.asarray([0.0, 8.0]), np.zeros(2, dtype=np.int64))
     assert placed.tolist() == [12, 8]
 
@@ -116,10 +121,7 @@ def test_what_does_not_fit_under_a_fixed_offset_stands_above_it() -> None:
 @pytest.mark.parametrize("limit", [300_004, None])
 def test_rows_of_ones_own_leave_every_byte_where_units_are_larger(solver: str, limit: int | None) -> None:
     """Sizes are no multiples of a unit, which is some bytes for an arena of this size."""
-    problem = ow.MemoryLayout(
-        lifetimes=[L(id="a", begin=0, end=2, bytes=150_001), L(id="b", begin=1, end=3, bytes=150_003)],
-        pools=[ow.Pool(name="arena", bytes=limit)],
-    )
+    problem = posed((0, 2, 150_001), (1, 3, 150_003), pools=[ow.Pool(name="arena", bytes=limit)])
 
     def above(model: object, _: object) -> None:
         model.add(model.offset("b") >= model.offset("a"))
@@ -130,9 +132,7 @@ def test_rows_of_ones_own_leave_every_byte_where_units_are_larger(solver: str, l
 
 
 def test_fixed_offsets_need_not_be_whole_units_where_rows_are_added() -> None:
-    problem = ow.MemoryLayout(
-        lifetimes=[L(id="a", begin=0, end=2, bytes=100_000), L(id="b", begin=1, end=3, bytes=100_000)], fixed={"a": 64}
-    )
+    problem = posed((0, 2, 100_000), (1, 3, 100_000), fixed={"a": 64})
     result = ow.solve(problem, solver="highs", extend=lambda model, _: model.add(model.offset("b") >= 1))
     assert result.objective == 200_064
 
@@ -140,9 +140,9 @@ def test_fixed_offsets_need_not_be_whole_units_where_rows_are_added() -> None:
 def test_an_alignment_far_below_a_unit_does_not_make_a_layout_impossible() -> None:
     problem = ow.MemoryLayout(
         lifetimes=[
-            L(id="a", begin=1, end=9, bytes=2**50),
-            L(id="b", begin=0, end=9, bytes=2**30, alignment=4),
-            L(id="c", begin=0, end=1, bytes=2**50 - 1, alignment=4),
+            ow.Lifetime(id="a", begin=1, end=9, bytes=2**50),
+            ow.Lifetime(id="b", begin=0, end=9, bytes=2**30, alignment=4),
+            ow.Lifetime(id="c", begin=0, end=1, bytes=2**50 - 1, alignment=4),
         ],
         pools=[ow.Pool(name="arena", alignment=2**20, speed=3e9)],
         in_place=[["b", "c"]],
@@ -155,7 +155,7 @@ def test_an_alignment_far_below_a_unit_does_not_make_a_layout_impossible() -> No
 @pytest.mark.parametrize("solver", ["auto", "highs"])
 def test_rows_of_ones_own_may_ask_for_any_height(solver: str) -> None:
     """The gap is many times as high as everything that is stored."""
-    problem = ow.MemoryLayout(lifetimes=[L(id="a", begin=0, end=2, bytes=9)])
+    problem = posed((0, 2, 9))
     result = ow.solve(problem, solver=solver, extend=lambda model, _: model.add(model.offset("a") >= 1000))
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, 1009)
 
@@ -163,16 +163,18 @@ def test_rows_of_ones_own_may_ask_for_any_height(solver: str) -> None:
 @pytest.mark.parametrize("solver", ["auto", "highs"])
 @pytest.mark.parametrize(("begin", "size"), [(1, 9), (0, 0)])
 def test_a_storage_that_takes_no_space_obeys_rows_of_ones_own(solver: str, begin: int, size: int) -> None:
-    nothing = ow.Lifetime(id="e", begin=begin, end=1, bytes=size)
-    problem = ow.MemoryLayout(lifetimes=[ow.Lifetime(id="a", begin=0, end=2, bytes=4), nothing])
-    result = ow.solve(problem, solver=solver, extend=lambda model, _: model.add(model.offset("e") >= 12))
-    assert result.solution is not None and result.solution.offset["e"] >= 12
+    problem = posed((0, 2, 4), (begin, 1, size))
+    result = ow.solve(problem, solver=solver, extend=lambda model, _: model.add(model.offset("b") >= 12))
+    assert result.solution is not None and result.solution.offset["b"] >= 12
     assert result.status == "optimal"
 
 
 def test_what_an_engine_lets_overlap_by_rounding_is_pushed_up() -> None:
     problem = ow.MemoryLayout(
-        lifetimes=[L(id="a", begin=0, end=2, bytes=16), L(id="b", begin=1, end=3, bytes=4, alignment=4)]
+        lifetimes=[
+            ow.Lifetime(id="a", begin=0, end=2, bytes=16),
+            ow.Lifetime(id="b", begin=1, end=3, bytes=4, alignment=4),
+        ]
     )
     asked = np.asarray([5.0, 20.0])
     placed = pushed_down(lower(problem), asked, np.zeros(2, dtype=np.int64), asked.astype(np.int64))

@@ -6,6 +6,7 @@ from typing import Any
 
 import opweave as ow
 from opweave.problems.constraints import Constraint
+from tests.tiny import graph_of
 
 
 class Inexpressible(Constraint):
@@ -22,13 +23,8 @@ def two_branches(**fields: Any) -> ow.MemoryOrdering:
     big ones first it is 17.
     """
     sizes = {"x": 1, "big1": 8, "small1": 1, "big2": 8, "small2": 1, "join": 1}
-    reads = {"big1": ["x"], "big2": ["x"], "small1": ["big1"], "small2": ["big2"], "join": ["small1", "small2"]}
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=size) for name, size in sizes.items()],
-        operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
-        outputs=["join"],
-    )
-    return ow.MemoryOrdering(graph=graph, **fields)
+    reads = {"big1": "x", "big2": "x", "small1": "big1", "small2": "big2", "join": "small1 small2"}
+    return ow.MemoryOrdering(graph_of(sizes, reads, "join"), **fields)
 
 
 def solved(problem: ow.MemoryOrdering, formulation: str, **arguments: Any) -> ow.Result[Any]:

@@ -43,28 +43,19 @@ def check_exact(problem: MemoryOrdering) -> int:
 # Examples that can be checked by hand
 
 
-def test_a_falling_chain_is_one_operator() -> None:
-    net = Net(x=8)
-    net.op("x", 4)
-    net.op("a", 2)
-    net.op("b", 1)
-    assert fused(net.graph("c")) == {"a..c": 3}  # 8 + 4 live in the first step: 3 more than x and c
-
-
-def test_a_rising_chain_is_one_operator() -> None:
-    net = Net(x=1)
-    net.op("x", 2)
-    net.op("a", 4)
-    net.op("b", 8)
-    assert fused(net.graph("c")) == {"a..c": 3}  # 4 + 8 live in the last step: 3 more than x and c
-
-
-def test_a_chain_over_a_hill_is_one_operator_with_the_hill_as_workspace() -> None:
-    net = Net(x=1)
-    net.op("x", 10)
-    net.op("a", 10, workspace=5)
-    net.op("b", 2)
-    assert fused(net.graph("c")) == {"a..c": 22}  # 10 + 10 + 5 live in the middle
+@pytest.mark.parametrize(
+    ("sizes", "workspace", "more"),
+    [
+        ((8, 4, 2, 1), 0, 3),  # falling: 8 + 4 live in the first step, 3 more than x and c
+        ((1, 2, 4, 8), 0, 3),  # rising: 4 + 8 live in the last step
+        ((1, 10, 10, 2), 5, 22),  # over a hill: 10 + 10 + 5 live in the middle
+    ],
+)
+def test_a_chain_is_one_operator_with_its_hill_as_workspace(sizes: tuple[int, ...], workspace: int, more: int) -> None:
+    net = Net(x=sizes[0])
+    for source, size in zip("xab", sizes[1:], strict=True):
+        net.op(source, size, workspace=workspace if source == "a" else 0)
+    assert fused(net.graph("c")) == {"a..c": more}
 
 
 def test_the_inner_order_is_the_best_one() -> None:
@@ -190,13 +181,13 @@ def test_operators_that_constraints_name_stay_alone(constraint: Constraint) -> N
 
 
 @given(net_problems())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_networks_keep_their_optimum(problem: MemoryOrdering) -> None:
     check_exact(problem)
 
 
 @given(memory_orderings(max_operators=7))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_odd_graphs_limits_and_precedences_keep_their_optimum(problem: MemoryOrdering) -> None:
     check_exact(problem)
 

@@ -18,6 +18,7 @@ from opweave.problems.errors import InfeasibleError, LimitExceededError, Unsuppo
 from tests.formulations.memory_ordering.programs import Inexpressible, agrees, solved, two_branches
 from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders
+from tests.tiny import graph_of
 
 
 def test_rows_on_steps_are_obeyed():
@@ -50,21 +51,8 @@ def test_windows_of_the_latest_reader_are_not_cut_off():
     runs last, and x is live until then.
     """
     sizes = {"x": 1, "far": 8, "mid": 1, "end": 1, "near": 8}
-    reads = {"far": ["x"], "mid": ["far"], "end": ["mid"], "near": ["x", "end"]}
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=size) for name, size in sizes.items()],
-        operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
-    )
-    problem = ow.MemoryOrdering(graph=graph)
+    problem = ow.MemoryOrdering(graph_of(sizes, {"far": "x", "mid": "far", "end": "mid", "near": "x end"}))
     assert agrees(solved(problem, "time_indexed"), best_ordering(problem)[0])
-
-
-def test_results_that_nobody_reads_take_memory_while_they_are_made():
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id="x", bytes=1), ow.Tensor(id="lost", bytes=5)],
-        operators=[ow.Operator(id="waste", inputs=["x"], outputs=["lost"])],
-    )
-    assert agrees(solved(ow.MemoryOrdering(graph=graph), "time_indexed"), 6)
 
 
 def test_users_models_count_in_bytes():

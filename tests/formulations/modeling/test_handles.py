@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -139,7 +138,7 @@ def test_rows_that_are_returned_are_added() -> None:
     problem = PROBLEMS["placement"]
     expected = ow.solve(problem, extend=lambda model, _: model.add(model.on("a", "e") == 1)).objective
     one, many = lambda model, _: model.on("a", "e") == 1, lambda model, _: [model.on("a", "e") == 1]
-    for engine, extend in product(("highs", "cp-sat", "auto"), (one, many)):
+    for engine, extend in (("highs", one), ("cp-sat", many), ("auto", many)):
         assert ow.solve(problem, solver=engine, extend=extend).objective == pytest.approx(expected)
 
 

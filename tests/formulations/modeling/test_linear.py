@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import Rows
+from opweave.formulations.modeling.rows import RowFamily
 from opweave.problems.errors import InfeasibleError, InvalidInputError
 
 NUMBERS = st.integers(-9, 9).map(float)
@@ -46,7 +46,7 @@ def test_a_row_holds_where_the_comparison_does(first: Linear, second: Linear, po
 
 
 def test_rows_whose_terms_have_cancelled_out_are_decided() -> None:
-    rows = Rows()
+    rows = RowFamily()
     for holds in (Linear() <= 0, Linear() <= -1e-12, Linear() == 0):
         rows.add(holds)
     assert len(rows) == 0

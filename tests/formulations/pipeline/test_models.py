@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,6 @@ import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.pipeline.flow import Flow
-from opweave.formulations.pipeline.instance import lower
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from tests.problems.pipeline.test_spec import four
 from tests.strategies.pipeline import planned_pipelines
@@ -43,45 +41,6 @@ def test_rows_of_ones_own() -> None:
     assert bound.solution.devices_by_operator()["Q"] == {"b"}
     expected = ow.solve(four(constraints=[ow.Pin(op="Q", device="b")]))
     assert bound.objective == expected.objective
-
-
-def test_times_of_unlike_size() -> None:
-    """Engines refuse tiny coefficients: what takes no time beside the rest is left out."""
-    seconds = zip("PQRS", (1e12, 1e-7, 1e-7, 1e12), strict=True)
-    mixed = four(costs=ow.Costs.from_table({name: dict.fromkeys("abc", value) for name, value in seconds}))
-    result = ow.solve(mixed, solver="highs")
-    assert result.status is ow.Status.OPTIMAL
-    assert result.objective == pytest.approx(1e12)
-
-
-def test_shared_parameters_are_counted_quickly() -> None:
-    """Thousands of operators, hundreds of parameters that ten of them share each: a count along the order."""
-    count, shared = 2_000, 200
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=f"t{i}", bytes=1) for i in range(count + 1)],
-        operators=[
-            ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=[f"w{i % shared}"])
-            for i in range(count)
-        ],
-        parameters=[ow.Parameter(id=f"w{i}", bytes=1 + i % 7) for i in range(shared)],
-        outputs=[f"t{count}"],
-    )
-    devices = [ow.Device(name="a", memory_bytes=300), ow.Device(name="b", memory_bytes=5)]
-    problem = Pipeline(
-        graph=graph,
-        cluster=ow.Cluster(devices=devices, shared=1.0),
-        include_compute=False,
-        memory="parameters",
-        cuts="prefix",
-    )
-    began = time.perf_counter()
-    instance = lower(problem)
-    assert time.perf_counter() - began < 5
-    for v, memory in enumerate((300, 5)):
-        for a in (0, 3, 190, 1_111, count - 1):
-            b = int(instance.reach[v, a])
-            assert b == a or problem.memory_of(instance.names[a:b]) <= memory
-            assert b == count or problem.memory_of(instance.names[a : b + 1]) > memory
 
 
 def test_rows_about_stages() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 import opweave as ow
 import opweave.solvers.placement.engines
 from opweave.formulations.expressions import express
@@ -57,34 +55,6 @@ def fork(**fields: Any) -> ow.Placement:
     cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], bandwidth=[[0, 10], [10, 0]])
     costs = ow.Costs.from_table({"make": {"a": 1, "b": 1}, "left": {"a": 4, "b": 4}, "right": {"a": 4, "b": 4}})
     return ow.Placement(graph=graph, cluster=cluster, costs=costs, **fields)
-
-
-def random_placement(count: int, machines: int, seed: int, **fields: Any) -> ow.Placement:
-    """Layers of operators that take about 1 s, tensors that take less."""
-    rng = np.random.default_rng(seed)
-    depth = np.sort(rng.integers(0, max(2, round(count**0.5)), count))
-    ops = []
-    for i in range(count):
-        near = [j for j in range(i) if depth[j] < depth[i]][-6:]
-        read = rng.choice(near, min(len(near), int(rng.integers(1, 4))), replace=False) if near else []
-        ops.append(ow.Operator(id=f"o{i}", inputs=[f"t{j}" for j in sorted(read)], outputs=[f"t{i}"]))
-    cluster = ow.Cluster(
-        devices=[ow.Device(name=f"d{k}") for k in range(machines)],
-        bandwidth=rng.uniform(1500, 4500, (machines, machines)).tolist(),
-    )
-    seconds = (
-        rng.uniform(0.5, 2, (count, 1)) * rng.uniform(0.7, 1.6, machines) * rng.uniform(0.9, 1.1, (count, machines))
-    )
-    return ow.Placement(
-        graph=ow.OpGraph(
-            tensors=[ow.Tensor(id=f"t{i}", bytes=int(rng.integers(1, 1000))) for i in range(count)], operators=ops
-        ),
-        cluster=cluster,
-        costs=ow.Costs.from_table(
-            {f"o{i}": {f"d{k}": float(seconds[i, k]) for k in range(machines)} for i in range(count)}
-        ),
-        **fields,
-    )
 
 
 def agrees(result: ow.Result[Any], optimum: float | None) -> bool:

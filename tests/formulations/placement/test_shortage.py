@@ -117,7 +117,7 @@ def test_many_names_are_cut_short():
     assert "'o6', ... (20 in all), which must share a device, need 20 bytes" in reason
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(problem=placements(max_operators=4, precedes=True))
 def test_a_reason_is_a_proof(problem):
     if shortage(problem) is not None:

@@ -17,11 +17,7 @@ from tests.strategies.slicing import planned_slicings
 
 @pytest.mark.parametrize(
     ("rule", "seconds"),
-    [
-        (ow.MaxDevices(count=1), 16.0),
-        (ow.Separate(ops=["p", "q"]), 24.0),
-        (ow.Colocate(ops=["p", "q"]), 9.0),
-    ],
+    [(ow.MaxDevices(count=1), 16.0), (ow.Separate(ops=["p", "q"]), 24.0), (ow.Colocate(ops=["p", "q"]), 9.0)],
 )
 def test_side_constraints_that_only_the_program_knows(rule: ow.Constraint, seconds: float) -> None:
     result = ow.solve(chain(constraints=[rule]), time_limit=20)

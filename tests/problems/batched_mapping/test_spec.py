@@ -175,20 +175,13 @@ def test_constraints(constraint, obeyed):
     assert two(constraints=[constraint]).evaluate(PLAN).feasible is obeyed
 
 
-REFUSED = {
-    "sum": ({"batch": 5, "costs": {"p": {"a": {2: 1.0}, "b": {1: 1.0}}, "q": {"a": {3: 1.0}}}}, "can make up is 3"),
-    "sum, some": (
-        {"batch": 5, "costs": {"p": {"a": {2: 1.0}, "b": {1: 1.0}}, "q": {"a": {2: 1.0}}}},
-        "can make up is 2",
-    ),
-    "nowhere": ({"batch": 1, "costs": {"p": {"a": {2: 1.0}}, "q": {"a": {1: 1.0}}}}, "'p' has no known time"),
-}
-
-
-@pytest.mark.parametrize(("fields", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_batch_sizes_that_cannot_be(fields, words):
-    with pytest.raises(ValidationError, match=words):
-        two(**{**fields, "costs": ow.Costs.from_table(fields["costs"])})
+def test_batch_sizes_that_cannot_be():
+    """Sizes that do not add up have no plan; an operator without any size that fits is refused."""
+    short = {"p": {"a": {2: 1.0}, "b": {1: 1.0}}, "q": {"a": {3: 1.0}}}
+    found = ow.solve(two(batch=5, costs=ow.Costs.from_table(short)))
+    assert (found.status, found.reason) == ("infeasible", f"operator 'p' cannot run 5 inputs: {RULES} 3 at most")
+    with pytest.raises(ValidationError, match="'p' has no known time"):
+        two(batch=1, costs=ow.Costs.from_table({"p": {"a": {2: 1.0}}, "q": {"a": {1: 1.0}}}))
 
 
 def test_a_share_of_more_than_the_batch():
@@ -231,7 +224,7 @@ def test_nothing_to_run_takes_no_time(solver):
     assert (result.status, result.objective, result.bound) == (ow.Status.OPTIMAL, 0.0, 0.0)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(planned_batched_mappings())
 def test_valid_plans_are_accepted_and_renumbering_inputs_changes_nothing(planned):
     problem, plan = planned
@@ -244,7 +237,7 @@ def test_valid_plans_are_accepted_and_renumbering_inputs_changes_nothing(planned
     assert problem.evaluate(ow.BatchedSchedule(batches=turned)).objective == judged.objective
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(planned_batched_mappings(), st.data())
 def test_any_batch_much_earlier_breaks_a_rule(planned, data):
     """In a plan where everything is at its earliest, nothing that starts after 0 can start much sooner by itself."""

@@ -98,7 +98,7 @@ def test_devices_without_memory_bandwidth_or_bytes() -> None:
     work = Workload(context=100)
     nothing = ow.Cluster(devices=[ow.Device(name="a", memory_bytes=0, flops_per_second=1e9, memory_bandwidth=1e9)])
     problem = fastest_pass(model(), Rig(cluster=nothing), work)
-    result = ow.solve(problem, time_limit=5)
+    result = ow.solve(problem, time_limit=2)
     assert result.status is ow.Status.INFEASIBLE
     assert result.reason is not None and "'a'" in result.reason
     with pytest.raises(ow.InvalidInputError, match="device 'b' has no flops_per_second"):
@@ -172,7 +172,7 @@ def test_rates_by_hand() -> None:
 def test_a_model_is_served_by_two_machines() -> None:
     work = ow.llm.Workload(context=2048)
     problem = ow.llm.serving_flow(known_model("Llama-3-70B", "q4_k"), rig([DESKTOP, LAPTOP]), work)
-    result = ow.solve(problem, time_limit=5)
+    result = ow.solve(problem, time_limit=2)
     assert result.verified
     assert result.gap < 0.25
     result = ow.solve(ow.llm.serving_flow(known_model("Llama-3.1-405B", "f16"), rig([LAPTOP]), work))

@@ -16,6 +16,7 @@ from opweave.solvers.run import Run
 from opweave.solvers.trivial import trivial_bound
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.strategies.batched_mapping import batched_mappings
+from tests.tiny import graph_of
 
 
 def never() -> bool:
@@ -39,7 +40,7 @@ def all_bounds(problem: ow.BatchedMapping) -> dict[str, float]:
     }
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(batched_mappings(3, 2, 4, precedes=True))
 def test_no_bound_exceeds_the_optimum(problem):
     optimum = best_batched_mapping(problem)[0]
@@ -94,11 +95,8 @@ def test_one_input_by_hand():
 
     By paths alone, which see no branch beside their own, it would be 1 + 2 + 1.
     """
-    reads = {"fork": [], "left": ["fork"], "right": ["fork"], "join": ["left", "right"]}
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=2) for name in reads],
-        operators=[ow.Operator(id=name, inputs=names, outputs=[name]) for name, names in reads.items()],
-    )
+    reads = {"fork": "", "left": "fork", "right": "fork", "join": "left right"}
+    graph = graph_of(dict.fromkeys(reads, 2), reads)
     names = ["a", "b", "c", "d"]
     lasts = {"fork": 1.0, "left": 2.0, "right": 2.0, "join": 1.0}
     table = {op: {name: {1: took, 2: 3 * took} for name in names} for op, took in lasts.items()}
@@ -119,13 +117,10 @@ def test_one_servers_plan_on_every_server_is_proved_where_devices_abound():
 
 def chain_on_two_devices(memory: int | None = None) -> ow.BatchedMapping:
     """Three operators for four inputs; two devices without a link; a batch of c takes 0.8 + 0.2 c seconds."""
-    tensors = [ow.Tensor(id=name, bytes=1) for name in "xyz"]
-    reads = {"x": (), "y": ("x",), "z": ("y",)}
-    operators = [ow.Operator(id=name, inputs=names, outputs=[name]) for name, names in reads.items()]
-    table = {op.id: {name: {c: 0.8 + 0.2 * c for c in (1, 2, 3, 4)} for name in "uv"} for op in operators}
+    table = {op: {name: {c: 0.8 + 0.2 * c for c in (1, 2, 3, 4)} for name in "uv"} for op in "xyz"}
     devices = [ow.Device(name="u", memory_bytes=memory), ow.Device(name="v")]
     cluster = ow.Cluster(devices=devices, bandwidth=[[1.0, 0.0], [0.0, 1.0]])
-    graph = ow.OpGraph(tensors=tensors, operators=operators, outputs=["z"])
+    graph = graph_of(dict.fromkeys("xyz", 1), {"x": "", "y": "x", "z": "y"}, "z")
     return ow.BatchedMapping(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table), batch=4)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.formulations.modeling.intervals import IntervalModel, WholeProgram
 from opweave.problems.arrays import FloatArray
-from opweave.solvers.engines.answers import Answer, News, Work
+from opweave.solvers.engines.answers import Ending, News, Work
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.known import Engine
 
@@ -67,49 +67,49 @@ def known(work: Work) -> FloatArray:
     return work.start
 
 
-def start_then_crash(work: Work, send: Send) -> Answer:
+def start_then_crash(work: Work, send: Send) -> Ending:
     send(News(values=known(work)))
     os.kill(os.getpid(), signal.SIGSEGV)
     raise AssertionError
 
 
-def start_then_hang(work: Work, send: Send) -> Answer:
+def start_then_hang(work: Work, send: Send) -> Ending:
     send(News(values=known(work)))
     time.sleep(60)
     raise AssertionError
 
 
-def refuse(work: Work, send: Send) -> Answer:
-    return Answer("failed", reason="no licence")
+def refuse(work: Work, send: Send) -> Ending:
+    return Ending("failed", reason="no licence")
 
 
-def wrong_values(work: Work, send: Send) -> Answer:
+def wrong_values(work: Work, send: Send) -> Ending:
     whole = isinstance(work.program, WholeProgram)
-    return Answer("solved", np.asarray(work.program.low if whole else 0.0 * known(work) + 0.5, dtype=np.float64), 0.0)
+    return Ending("solved", np.asarray(work.program.low if whole else 0.0 * known(work) + 0.5, dtype=np.float64), 0.0)
 
 
-def fractions(work: Work, send: Send) -> Answer:
-    return Answer("solved", known(work) + 0.5, 0.0)
+def fractions(work: Work, send: Send) -> Ending:
+    return Ending("solved", known(work) + 0.5, 0.0)
 
 
-def nan_values(work: Work, send: Send) -> Answer:
-    return Answer("solved", known(work) * np.nan, 0.0)
+def nan_values(work: Work, send: Send) -> Ending:
+    return Ending("solved", known(work) * np.nan, 0.0)
 
 
-def too_few(work: Work, send: Send) -> Answer:
-    return Answer("solved", np.zeros(3), 0.0)
+def too_few(work: Work, send: Send) -> Ending:
+    return Ending("solved", np.zeros(3), 0.0)
 
 
-def no_values(work: Work, send: Send) -> Answer:
-    return Answer("solved")
+def no_values(work: Work, send: Send) -> Ending:
+    return Ending("solved")
 
 
-def high_bound(work: Work, send: Send) -> Answer:
-    return Answer("solved", known(work), 1e9)
+def high_bound(work: Work, send: Send) -> Ending:
+    return Ending("solved", known(work), 1e9)
 
 
-def infeasible(work: Work, send: Send) -> Answer:
-    return Answer("infeasible")
+def infeasible(work: Work, send: Send) -> Ending:
+    return Ending("infeasible")
 
 
 class FakeChild(Engine):

@@ -14,15 +14,15 @@ import opweave as ow
 from opweave.formulations.formulation import OutOfTimeError, find_formulation
 from opweave.solvers.engines.answers import Verdict
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.known import Engine, Highs
+from opweave.solvers.engines.known import CpSat, Engine, Highs
 from opweave.solvers.engines.task import Task
 from opweave.solvers.placement.engines import KNOWN_BEFORE
 from opweave.solvers.run import Run
 from tests.formulations.memory_ordering.programs import agrees, two_branches
-from tests.formulations.placement.instances import random_placement
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.solvers.engines import fakes
 from tests.solvers.engines.fakes import FakeChild, FakeCpSat
+from tests.solvers.placement.examples import layered
 from tests.strategies.specs import memory_orderings
 from tests.tiny import PROBLEMS
 
@@ -37,7 +37,7 @@ START = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
 
 
 @pytest.mark.parametrize("name", CHILDREN)
-@settings(max_examples=8, phases=[Phase.generate])
+@settings(max_examples=3, phases=[Phase.generate])
 @given(problem=memory_orderings(6))
 def test_agrees_with_brute_force(name, problem):
     assert agrees(ow.solve(problem, solver=name, options=PLAIN), best_ordering_by_states(problem)[0])
@@ -63,7 +63,7 @@ def misled(request: pytest.FixtureRequest, selectable, problem) -> Callable[...,
             return ow.solve(problem, solver=selectable(FakeChild(function)), **arguments)
         start = HeadStart(initial=KNOWN_BEFORE.initial)
         name = selectable(FakeCpSat(function), start, "placement")
-        return ow.solve(random_placement(8, 2, 3), solver=name, **arguments)
+        return ow.solve(layered(8, 2), solver=name, **arguments)
 
     return solve
 
@@ -77,7 +77,7 @@ def test_a_crash_keeps_the_best_so_far(misled) -> None:
 @pytest.mark.parametrize(
     ("arguments", "termination"),
     [
-        ({"time_limit": 2.0}, ow.results.Termination.TIME_LIMIT),
+        ({"time_limit": 1.0}, ow.results.Termination.TIME_LIMIT),
         ({"callback": lambda now: now.stage.startswith("fake")}, ow.results.Termination.INTERRUPTED),
     ],
 )
@@ -179,6 +179,11 @@ def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, er
             solve()
         assert isinstance(caught.value.__cause__, error)
     assert capfd.readouterr() == ("", "")
+
+
+def test_constraint_programs_are_named_where_an_integer_program_is_asked_for() -> None:
+    with pytest.raises(ow.InvalidInputError, match=r"'moirai' is an integer program, .*these would do: 'intervals'"):
+        run_engine(PROBLEMS["placement"], Run(formulation="moirai"), CpSat(), KNOWN_BEFORE)
 
 
 def test_components_of_pyomo_are_refused_where_they_would_be_ignored() -> None:

@@ -15,14 +15,14 @@ from opweave.formulations.modeling.rows import Block
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines import highs_child
-from opweave.solvers.engines.answers import Answer, Work
+from opweave.solvers.engines.answers import Ending, Work
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.highs_child import STATUS, load_highs, run_checked
 from opweave.solvers.engines.known import Engine, Highs, report
 from opweave.solvers.engines.task import Task
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.placement import best_placement
-from tests.tiny import PROBLEMS
+from tests.tiny import PROBLEMS, graph_of
 
 PLAIN = {"head_start": False}
 WORK = Work("highs", None)
@@ -32,7 +32,7 @@ WORK = Work("highs", None)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """HiGHS runs in this process."""
 
-    def answer(_: Highs, task: Task, work: Work) -> Answer:
+    def answer(_: Highs, task: Task, work: Work) -> Ending:
         return highs_child.solve(work, lambda news: report(task, news))
 
     monkeypatch.setattr(Engine, "answer", answer)
@@ -98,12 +98,9 @@ NEVER = {
 
 def six() -> ow.MemoryOrdering:
     """Six operators of which the listed order is not the best."""
-    reads = {"o0": [], "o1": [], "o2": ["o0"], "o3": ["o0"], "o4": [], "o5": ["o2", "o3"]}
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=size) for name, size in zip(reads, (4, 9, 8, 7, 1, 7), strict=True)],
-        operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
-    )
-    return ow.MemoryOrdering(graph=graph, objective="total")
+    reads = {"o0": "", "o1": "", "o2": "o0", "o3": "o0", "o4": "", "o5": "o2 o3"}
+    graph = graph_of(dict(zip(reads, (4, 9, 8, 7, 1, 7), strict=True)), reads)
+    return ow.MemoryOrdering(graph, objective="total")
 
 
 def full_to_the_byte() -> ow.Placement:
@@ -206,7 +203,7 @@ def test_a_point_above_the_engines_own_bound_is_not_optimal(monkeypatch, here):
     problem = six()
     plain = highs_child.solve
 
-    def solved(work: Work, send: Send) -> Answer:
+    def solved(work: Work, send: Send) -> Ending:
         answer = plain(replace(work, start=None), lambda news: None)
         return answer if work.start is None else replace(answer, values=work.start)
 
@@ -237,24 +234,6 @@ def test_solves_with_unlike_numbers_of_threads_do_not_disturb_each_other():
         worker.join()
     assert {result.objective for result in results.values()} == {results[1].objective}
     assert all(result.status is ow.Status.OPTIMAL for result in results.values())
-
-
-def test_rows_of_an_extension_are_obeyed(problem):
-    def both_big_first(model, _):
-        model.add(model.before("big1", "small2") + model.before("big2", "small1") == 2)
-
-    result = ow.solve(problem, solver="highs", extend=both_big_first)
-    assert (result.objective, result.bound, result.status) == (17, 17, ow.Status.OPTIMAL)
-
-
-def test_a_start_that_breaks_an_added_row_is_refused(problem):
-    start = ow.Ordering(order=["big1", "small1", "big2", "small2", "join"])
-
-    def second_first(model, _):
-        model.add(model.before("big2", "big1") >= 1)
-
-    with pytest.raises(ow.InvalidInputError, match=r"the start does not obey the model: .* row"):
-        ow.solve(problem, solver="highs", extend=second_first, start=start)
 
 
 def test_no_bound_is_claimed_for_an_objective_that_a_user_put_in_place():

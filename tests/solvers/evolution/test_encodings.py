@@ -25,7 +25,7 @@ INSTANCES = {
     "pipeline": pipelines(6, 5),
     "slicing": slicings(3, 3),
 }
-QUICK = settings(max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=7, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
 def objectives_of(problem: ow.extend.Problem, *names: str) -> Objectives:

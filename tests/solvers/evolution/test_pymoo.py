@@ -20,7 +20,7 @@ from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
 from tests.oracles.slicing import best_slicing
-from tests.tiny import PROBLEMS
+from tests.tiny import PROBLEMS, under
 
 ORACLES: dict[str, Callable[[ow.extend.Problem], float | None]] = {
     "memory_ordering": lambda problem: best_ordering_by_states(problem)[0],
@@ -44,19 +44,6 @@ class PartlyOn(ow.Constraint):
                 yield self.broken(f"{self.op!r} runs first")
         elif self.device not in solution.devices_by_operator()[self.op]:
             yield self.broken(f"no part of {self.op!r} is on {self.device!r}")
-
-
-class Elsewhere(ow.Pin):
-    """Not on the device: a meaning of its own, the opposite of its parent's."""
-
-    def violations(self, problem: ow.extend.Problem, solution: ow.extend.Solution) -> Iterator[ow.extend.Violation]:
-        if self.device in solution.devices_by_operator()[self.op]:
-            yield self.broken(f"{self.op!r} runs on {self.device!r}")
-
-
-def ruled(kind: str, *constraints: ow.Constraint) -> ow.extend.Problem:
-    bare = PROBLEMS[kind]
-    return type(bare)(**{**{name: getattr(bare, name) for name in type(bare).model_fields}, "constraints": constraints})
 
 
 @pytest.fixture(autouse=True)
@@ -99,32 +86,27 @@ def test_an_algorithm_as_an_object_stays_as_it_is(kind: str) -> None:
 @pytest.mark.parametrize("kind", ORACLES)
 def test_a_rule_with_violations_alone_is_honoured(kind: str) -> None:
     rule = PartlyOn(op="b", device="d")
-    free, problem = ow.solve(PROBLEMS[kind]), ruled(kind, rule)
+    free, problem = ow.solve(PROBLEMS[kind]), under(PROBLEMS[kind], rule)
     assert not problem.evaluate(free.solution).feasible  # the rule matters
     result = ow.solve(problem, solver="pymoo", options={"population": 16, "generations": 10})
     assert result.verified, result.reason
     stricter = ow.Precede(before="a", after="b") if kind == "memory_ordering" else ow.Pin(op="b", device="d")
-    assert free.objective <= result.objective <= ow.solve(ruled(kind, stricter)).objective * (1 + 1e-9)
+    assert free.objective <= result.objective <= ow.solve(under(PROBLEMS[kind], stricter)).objective * (1 + 1e-9)
     assert rule.kind in ow.pymoo_problem(problem).constraint_names
-
-
-def test_a_meaning_of_its_own_is_not_that_of_the_parent() -> None:
-    problem = ruled("placement", Elsewhere(op="b", device="e"))
-    result = ow.solve(problem, solver="pymoo", options=SMALL)
-    assert result.verified
-    assert result.solution.device["b"] == "d"
 
 
 def test_limits_become_violations() -> None:
     """One device holds too little for all: rows that put everything there break the memory column and nothing else."""
-    rows = ow.pymoo_problem(ruled("placement", ow.MemoryCap(device="e", bytes=5), ow.Pin(op="a", device="d")))
+    rows = ow.pymoo_problem(under(PROBLEMS["placement"], ow.MemoryCap(device="e", bytes=5), ow.Pin(op="a", device="d")))
     assert rows.constraint_names == ("links", "memory of 'd'", "memory of 'e'")
     row = rows.encode(ow.solve(PROBLEMS["placement"], solver="one_device").solution)
     row[:3] = 0.99  # a stays on its device; b and c go to the last one
     worth = rows.evaluate(row[None], return_as_dictionary=True)
     assert rows.decode(row).device == {"a": "d", "b": "e", "c": "e"}
     assert worth["G"].tolist() == [[0.0, 0.0, 0.0]]  # 4 + 1 bytes fit exactly
-    tight = ow.pymoo_problem(ruled("placement", ow.MemoryCap(device="e", bytes=4), ow.Pin(op="a", device="d")))
+    tight = ow.pymoo_problem(
+        under(PROBLEMS["placement"], ow.MemoryCap(device="e", bytes=4), ow.Pin(op="a", device="d"))
+    )
     assert tight.evaluate(row[None], return_as_dictionary=True)["G"].tolist() == [[0.0, 0.0, 0.25]]
     mended = tight.repair.do(tight, minimal_population(row))[0].X
     assert tight.evaluate(mended[None], return_as_dictionary=True)["G"].max() == 0.0
@@ -146,7 +128,7 @@ def test_the_front_of_two_measures_is_the_one_of_brute_force() -> None:
     everything = []
     for number in range(8):
         pins = [ow.Pin(op=op, device="de"[number >> k & 1]) for k, op in enumerate("abc")]
-        best = ow.solve(ruled("placement", *pins))
+        best = ow.solve(under(PROBLEMS["placement"], *pins))
         peak = max(problem.memory_by_device(best.solution).values())
         everything.append((round(best.objective, 9), float(peak)))
     front = {p for p in everything if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in everything)}

@@ -24,10 +24,7 @@ def layers_of(problem: Placement, solver: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("solver", "memory", "expected"),
-    [
-        ("layers_equal", [50, 70, 100], [4, 3, 3]),
-        ("layers_by_free_memory", [50, 70, 100], [3, 3, 4]),
-    ],
+    [("layers_equal", [50, 70, 100], [4, 3, 3]), ("layers_by_free_memory", [50, 70, 100], [3, 3, 4])],
 )
 def test_layers_by_hand(solver: str, memory: list[int], expected: list[int]) -> None:
     """Speeds of 8, 2 and 1, ten layers of 10 bytes; llama.cpp counts the head as an eleventh layer at the end."""

@@ -68,7 +68,7 @@ def test_fewer_layers_at_the_ends_leave_twice_the_room_for_caches() -> None:
     room = sum(layer.bytes for layer in model.layers[:10]) + model.head.bytes + 1476 * 16 * 10 * 4096
     rig = ow.llm.Rig(cluster=cards(*[room] * 8))
     rules = ow.llm.in_stages(model, rig, Workload())
-    found = ow.llm.longest_context(model, rig, Workload(), constraints=rules, step=16, time_limit=2)
+    found = ow.llm.longest_context(model, rig, Workload(), constraints=rules, step=16, time_limit=0.7)
     assert found.context / 16 == pytest.approx(3078, rel=0.03)
 
 
@@ -82,11 +82,11 @@ def test_unequal_layers_that_no_cut_fits_are_moved_one_by_one() -> None:
     model, work = model_of(layers, end=MIB, cache=64), Workload(context=1024)
     rig = ow.llm.Rig(cluster=cards(*[1340 * MIB] * 3))
     whole = ow.llm.fastest_pass(model, rig, work, constraints=ow.llm.in_stages(model, rig, work))
-    refused = ow.solve(whole, solver="layers", time_limit=3)
+    refused = ow.solve(whole, solver="layers", time_limit=1)
     assert refused.status is ow.Status.INFEASIBLE
     assert refused.reason == "no cut into one block of layers for each device fits their memory"
     free = ow.llm.fastest_pass(model, rig, work, constraints=ow.llm.with_overrides(model, rig))
-    result = ow.solve(free, solver="layers", time_limit=3)
+    result = ow.solve(free, solver="layers", time_limit=1)
     assert result.verified
     assert " -ot 'blk[.]" in ow.runtimes.llama_cpp_command(model, result, work)
 
@@ -101,7 +101,7 @@ def test_experts_in_host_memory_are_those_of_the_card_that_needs_it() -> None:
     host = ow.Device(name="host", memory_bytes=128 * GIB, flops_per_second=1e12, memory_bandwidth=6e10)
     devices = [*cards(24e9, 24e9).devices, host]
     rig = ow.llm.Rig(cluster=ow.Cluster(devices=devices, shared="25 GB/s", latency=2e-5), host="host")
-    result = ow.llm.fastest_in_blocks(model, rig, work, time_limit=5)
+    result = ow.llm.fastest_in_blocks(model, rig, work, time_limit=2)
     homes = exchanged(model, result.solution.device)
     assert [homes[f"layers.{n}.experts"] for n in range(48)].count("host") <= 24
     command = ow.runtimes.llama_cpp_command(model, result, work, host="host")
@@ -135,7 +135,7 @@ def test_no_rule_that_llama_cpp_can_carry_out_is_faster(file: str, devices: str,
     """A model with sliding windows that does not fit its card: the windows' layers are not the same as the others."""
     model, work = from_config(GEMMA, "gemma", file), Workload(context=context)
     rig = rig_of(f"{devices},host:64GiB@60GB/s")
-    result = ow.llm.fastest_in_blocks(model, rig, work, time_limit=3)
+    result = ow.llm.fastest_in_blocks(model, rig, work, time_limit=1)
     problem = ow.llm.fastest_pass(model, rig, work, constraints=ow.llm.in_blocks(model, rig, work))
     splits = {each.name: each for each in other_splits(problem)}
     assert set(RULES) <= splits.keys()
@@ -157,7 +157,7 @@ def test_devices_as_people_say_them(devices: str, host: str | None, sizes: list[
     rig = rig_of(devices)
     assert (rig.host, [(each.memory_bytes or 0) >> 30 for each in rig.cluster.devices]) == (host, sizes)
     model = from_config(GEMMA | {"max_position_embeddings": 8192}, "gemma", "IQ4_XS")
-    result = ow.llm.fastest_in_blocks(model, rig, Workload(), time_limit=5)
+    result = ow.llm.fastest_in_blocks(model, rig, Workload(), time_limit=2)
     assert "-ngl 63" in ow.runtimes.llama_cpp_command(model, result, host=host)
 
 
@@ -169,7 +169,7 @@ def test_two_cards_of_a_kind_may_have_different_memory_left() -> None:
 def test_other_machines_are_reached_by_rpc() -> None:
     rig = rig_of("rtx3060,10.0.0.2/rtx3060,host:16GiB@50GB/s")
     model = from_config(GEMMA, "gemma", "Q4_K_M")
-    result = ow.llm.fastest_in_blocks(model, rig, Workload(), time_limit=5)
+    result = ow.llm.fastest_in_blocks(model, rig, Workload(), time_limit=2)
     lines = ow.runtimes.llama_cpp_command(model, result, host="host", machines={"10.0.0.2": ["10.0.0.2/rtx3060-2"]})
     server, command = lines.splitlines()
     assert server == "rpc-server -H 0.0.0.0 -p 50052  # on 10.0.0.2"

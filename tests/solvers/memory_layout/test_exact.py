@@ -126,3 +126,16 @@ def test_an_arena_that_is_too_small_says_how_much_is_needed() -> None:
     result = ow.solve(problem)
     assert result.status is ow.Status.INFEASIBLE
     assert result.reason == "every layout needs at least 8 bytes; pool 'sram' has 7"
+
+
+def test_ten_storages_in_three_pools_are_proved() -> None:
+    """Odd sizes and alignments, of which a linear program says too little."""
+    sizes, steps = (1, 2, 3, 5, 7, 8, 12, 16, 4, 5), (1, 2, 8, 1, 4)
+    lifetimes = [
+        ow.Lifetime(id=f"s{k}", begin=k % 4, end=k % 4 + 1 + k % 3, bytes=size, alignment=steps[k % 5])
+        for k, size in enumerate(sizes)
+    ]
+    own = [ow.Pool(name="a", bytes=12, speed=9.0), ow.Pool(name="b", bytes=20, speed=3.0), ow.Pool(name="c", speed=1.0)]
+    for objective in ("arena", "traffic"):
+        result = ow.solve(ow.MemoryLayout(lifetimes=lifetimes, pools=own, objective=objective))
+        assert result.status is ow.Status.OPTIMAL

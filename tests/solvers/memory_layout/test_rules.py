@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given, settings
-
 import opweave as ow
-from tests.oracles.memory_layout import best_layout
-from tests.strategies.memory_layout import memory_layouts
-
-RULES = ["first_fit", "tflm", "by_size", "by_breadth", "onnxruntime", "executorch", "nearest_end"]
 
 
 def problem(*rows: tuple[str, int, int, int]) -> ow.MemoryLayout:
@@ -47,20 +40,6 @@ def test_allocators_take_the_smallest_range_or_the_one_beside_what_ends_at_the_s
     assert offset["e"] == offset["a"]
     offset = dict(ow.solve(layout, solver="nearest_end").solution.offset)
     assert offset["e"] + 4 == offset["d"] or offset["d"] + 1 == offset["e"]
-
-
-@pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=10)
-@given(layout=memory_layouts(most=6))
-def test_rules_find_valid_layouts(rule: str, layout: ow.MemoryLayout) -> None:
-    least, _ = best_layout(layout)
-    result = ow.solve(layout, solver=rule)
-    assert not result.violations
-    if result.solution is not None:
-        assert result.verified
-        assert least is not None
-        assert result.objective >= least
-        assert result.bound is None or result.bound <= least
 
 
 def test_given_offsets_have_a_plan_however_short_the_time() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.constraints import Constraint, Precede
-from opweave.problems.graph import Operator, OpGraph, Tensor
+from opweave.problems.graph import OpGraph, Tensor
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.result import Termination
 from opweave.solvers.arguments import start_run
@@ -18,6 +18,7 @@ from opweave.solvers.run import Outcome, Run
 from tests.formulations.memory_ordering.nets import Net, net_problems
 from tests.oracles.memory_ordering import all_orders, best_ordering, best_ordering_by_states
 from tests.strategies.specs import memory_orderings
+from tests.tiny import row_of
 
 
 def solve(problem: MemoryOrdering, **fields: object) -> tuple[Run, Outcome]:
@@ -65,14 +66,16 @@ def test_two_branches(objective: str, optimum: int, plain: bool) -> None:
 # Against brute force
 
 
-@given(memory_orderings(max_operators=6), st.booleans())
-@settings(max_examples=100)
-def test_every_reading_of_odd_graphs(problem: MemoryOrdering, plain: bool) -> None:
-    check_optimal(problem, best_ordering(problem)[0], options={"plain": plain})
-
-
-@given(net_problems(), st.sampled_from(["peak", "total"]), st.none() | st.integers(5, 40), st.booleans())
-def test_networks(problem: MemoryOrdering, objective: str, limit: int | None, plain: bool) -> None:
+@given(
+    net_problems() | memory_orderings(6),
+    st.sampled_from(["peak", "total"]),
+    st.none() | st.integers(5, 40),
+    st.booleans(),
+)
+@settings(max_examples=40)
+def test_every_reading_of_networks_and_odd_graphs(
+    problem: MemoryOrdering, objective: str, limit: int | None, plain: bool
+) -> None:
     problem = problem.model_copy(update={"objective": objective, "limit_bytes": limit})
     check_optimal(problem, best_ordering_by_states(problem)[0], options={"plain": plain})
 
@@ -169,12 +172,7 @@ def test_the_budget_of_states_is_kept() -> None:
 
 
 def test_long_chains_are_no_trouble() -> None:
-    count = 20_000
-    graph = OpGraph(
-        tensors=[Tensor(id=f"t{index}", bytes=1 + index % 7) for index in range(count + 1)],
-        operators=[Operator(id=f"o{index}", inputs=[f"t{index}"], outputs=[f"t{index + 1}"]) for index in range(count)],
-    )
-    check_optimal(MemoryOrdering(graph=graph), 13, options={"plain": True})
+    check_optimal(MemoryOrdering(row_of(20_000)), 2, options={"plain": True})
 
 
 def test_no_operators_at_all() -> None:

@@ -15,25 +15,18 @@ from opweave.solvers.memory_ordering.baselines import greedy
 from opweave.solvers.memory_ordering.bounds import step_bound
 from opweave.solvers.memory_ordering.totals import prove_total, shift
 from opweave.solvers.run import Run
-
-
-def chain(steps: int, size: int) -> ow.OpGraph:
-    return ow.OpGraph(
-        tensors=[ow.Tensor(id=f"t{i}", bytes=size) for i in range(steps + 1)],
-        operators=[ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"]) for i in range(steps)],
-        outputs=[f"t{steps}"],
-    )
+from tests.tiny import row_of
 
 
 def test_a_fused_operator_never_needs_more_than_an_operator_may() -> None:
-    problem = ow.MemoryOrdering(graph=chain(5, MAX_BYTES))
+    problem = ow.MemoryOrdering(graph=row_of(5, size=MAX_BYTES))
     assert ow.solve(problem, solver="partition").objective == 2 * MAX_BYTES
 
 
 def test_sums_that_solvers_could_not_hold_are_refused() -> None:
     with pytest.raises(ValueError, match=r"add up to .* at most 2\*\*62"):
-        chain(600, MAX_BYTES)
-    graph = chain(400, MAX_BYTES)
+        row_of(600, size=MAX_BYTES)
+    graph = row_of(400, size=MAX_BYTES)
     assert ow.solve(ow.MemoryOrdering(graph=graph), solver="definition").objective == 2 * MAX_BYTES
     with pytest.raises(ValueError, match="could exceed"):
         ow.MemoryOrdering(graph=graph, objective="total")

@@ -10,6 +10,7 @@ import pytest
 import opweave as ow
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.solvers.memory_ordering.baselines import bfs, dfs, lpmf
+from tests.tiny import row_of
 
 DATA = Path(__file__).parents[2] / "data"
 OURS = {"lpmf": lpmf, "bfs": bfs, "dfs": dfs}
@@ -35,11 +36,6 @@ def test_shipped_graphs_as_torch_orders_them(name) -> None:
 
 
 def test_a_long_chain_needs_no_recursion() -> None:
-    size = 20_000
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=f"t{i}", bytes=1) for i in range(size + 1)],
-        operators=[ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"]) for i in range(size)],
-        outputs=[f"t{size}"],
-    )
+    problem = ow.MemoryOrdering(row_of(20_000))
     for name in OURS:
-        assert ow.solve(ow.MemoryOrdering(graph=graph), solver=name).objective == 2
+        assert ow.solve(problem, solver=name).objective == 2

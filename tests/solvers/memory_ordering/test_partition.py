@@ -3,7 +3,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,17 +11,17 @@ from opweave.adapters.load import load
 from opweave.formulations.derived import identity
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering import partition
-from opweave.solvers.memory_ordering.arrays import arrays_of, footprints, peak
+from opweave.solvers.memory_ordering.arrays import arrays_of, peak
 from opweave.solvers.memory_ordering.baselines import rpo
 from opweave.solvers.memory_ordering.exact import solve_exact
-from opweave.solvers.memory_ordering.partition import cut_into_parts, part_problem, solve_partition
+from opweave.solvers.memory_ordering.partition import solve_partition
 from opweave.solvers.run import Outcome, Run
 from tests.formulations.memory_ordering.nets import Net, net_problems
 from tests.oracles.memory_ordering import best_ordering_by_states
-from tests.strategies.specs import memory_orderings, topological_orders
+from tests.strategies.specs import memory_orderings
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -40,15 +39,6 @@ def two_cells(**fields: object) -> MemoryOrdering:
     arrays.op("b2", 4, "b3")
     arrays.op("b1 b3", 4, "end")
     return MemoryOrdering(graph=arrays.graph("end"), **fields)
-
-
-def test_the_cut_is_at_the_waist() -> None:
-    instance = lower(two_cells())
-    parts = cut_into_parts(arrays_of(instance), rpo(instance), 2)
-    assert [sorted(instance.names[int(v)] for v in part) for part in parts] == [
-        ["a1", "a2", "waist"],
-        ["b1", "b2", "b3", "end"],
-    ]
 
 
 def test_only_the_part_with_the_peak_is_ordered_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,38 +92,8 @@ def test_one_part_is_the_whole_graph(problem: MemoryOrdering) -> None:
     assert run.objective == best_ordering_by_states(problem)[0]
 
 
-@given(net_problems(max_operators=12), st.data())
-def test_a_part_sees_the_footprints_of_the_whole(problem: MemoryOrdering, data: st.DataObject) -> None:
-    """Up to a constant: what is live all through the part."""
-    instance = lower(problem)
-    solution = Ordering(order=data.draw(topological_orders(problem.graph)))
-    order = instance.positions(solution)
-    first, last = sorted(data.draw(st.lists(st.integers(0, len(order)), min_size=2, max_size=2, unique=True)))
-    part = part_problem(problem, instance, order[:last], order[first:last])
-    judged = part.evaluate(instance.ordering(order[first:last]))
-    assert judged.feasible
-    whole = footprints(arrays_of(instance), order)[first:last]
-    assert len(set(whole - np.asarray(judged.details.stable))) == 1
-
-
-@given(net_problems(max_operators=12), st.integers(1, 5), st.data())
-def test_parts_follow_each_other(problem: MemoryOrdering, parts: int, data: st.DataObject) -> None:
-    instance = lower(problem)
-    order = instance.positions(Ordering(order=data.draw(topological_orders(problem.graph))))
-    pieces = cut_into_parts(arrays_of(instance), order, parts)
-    assert len(pieces) <= parts
-    assert all(len(piece) for piece in pieces)
-    assert problem.evaluate(instance.ordering(np.concatenate(pieces))).feasible
-
-
 def test_what_it_cannot_do_is_refused() -> None:
     with pytest.raises(UnsupportedFeatureError, match="total"):
         solve(two_cells(objective="total"), Run())
     with pytest.raises(InvalidInputError, match="parts"):
         solve(two_cells(), Run(options={"parts": 0}))
-
-
-def test_a_callback_stops_it() -> None:
-    run = Run(callback=lambda progress: progress.objective is not None)
-    assert solve(two_cells(), run).termination is Termination.INTERRUPTED
-    assert run.best is not None

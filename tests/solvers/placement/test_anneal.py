@@ -40,7 +40,7 @@ def best_of(problem: Placement, device: IntArray, heat: float) -> float:
     return float(best)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_the_best_plan_has_the_length_that_is_claimed(seed: int) -> None:
     problem = small_problem(seed)
     seconds = lower(problem).seconds
@@ -56,13 +56,6 @@ def test_large_plans_are_timed_block_by_block(transfers: str) -> None:
     assert len(seconds) > 2 * NEARBY
     fastest = int(seconds.sum(axis=0).argmin())
     assert best_of(problem, np.full(len(seconds), fastest), 1.0) < seconds[:, fastest].sum()
-
-
-def test_memory_is_respected() -> None:
-    problem = layered_problem(3, 3, room=7)
-    everywhere = np.ones(len(problem.graph.operators), dtype=np.int64)
-    best = best_of(problem, everywhere, 1.0)
-    assert best >= best_of(layered_problem(3, 3), everywhere, 1.0) - 1e-9
 
 
 @pytest.mark.parametrize("solver", ["local", "auto"])

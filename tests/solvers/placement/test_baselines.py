@@ -41,15 +41,7 @@ def test_insertion_uses_a_gap():
 
 
 @ALL
-@pytest.mark.parametrize("transfers", ["delay", "one_port_tensor", "one_port_edge"])
-def test_scaling_times_scales_makespans(rule, transfers):
-    plan = build(rule, topcuoglu(transfers))[2]
-    longer = build(rule, topcuoglu(transfers, scale=4.0))[2]
-    assert longer.makespan == pytest.approx(4.0 * plan.makespan)
-
-
-@ALL
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problem=placements(max_operators=7, precedes=True))
 def test_every_plan_passes_the_referee(rule, problem):
     known = [c for c in problem.constraints if not isinstance(c, Separate | MaxDevices)]
@@ -63,24 +55,6 @@ def test_every_plan_passes_the_referee(rule, problem):
     judged = problem.evaluate(solution_of(instance, arrays, plan))
     assert judged.violations == ()
     assert judged.objective == pytest.approx(plan.makespan)
-
-
-@ALL
-@settings(max_examples=25, deadline=None)
-@given(problem=placements(max_operators=6))
-def test_compiled_and_plain_agree(rule, problem):
-    def outcome():
-        try:
-            plan = build(rule, problem)[2]
-        except (NoPlanError, ContradictionError) as error:
-            return str(error)
-        return plan.device.tolist(), plan.start.tolist(), plan.begins.tolist(), plan.makespan
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPWEAVE_COMPILE", "never")
-        plain = outcome()
-        patch.delenv("OPWEAVE_COMPILE")
-        assert outcome() == plain
 
 
 @pytest.mark.parametrize("rule", [fill, heft])

@@ -86,13 +86,13 @@ def calls_in(solution: ow.Schedule, host: str) -> dict[str, tuple[str, int]]:
 @pytest.mark.parametrize("seed", range(2))
 def test_published_instances_are_counted_as_there_and_searched_below_the_greedy(seed: int) -> None:
     problem = read_calls(instance(seed))
-    greedy, best = (ow.solve(problem, solver=name, time_limit=1.0) for name in ("one_device", "auto"))
+    greedy, best = (ow.solve(problem, solver=name, time_limit=0.5) for name in ("one_device", "auto"))
     assert best.verified
     assert best.bound <= best.objective
     if greedy.objective is not None:
         assert best.objective <= greedy.objective * (1 + RELATIVE)
     assert makespan(problem, calls_in(best.solution, problem.host)) == pytest.approx(best.objective)
-    more = ow.solve(problem.model_copy(update={"max_calls": 2}), start=best.solution, time_limit=1.0)
+    more = ow.solve(problem.model_copy(update={"max_calls": 2}), start=best.solution, time_limit=0.5)
     assert more.objective <= best.objective * (1 + RELATIVE)
 
 
@@ -127,7 +127,7 @@ def test_hostile_numbers_give_no_false_bound(fast: float, slow: float) -> None:
     )
     optimum = best_calls(problem)
     for solver in ("auto", "calls"):
-        result = ow.solve(problem, solver=solver, time_limit=2.0)
+        result = ow.solve(problem, solver=solver, time_limit=0.5)
         assert result.verified
         assert result.bound <= optimum * (1 + RELATIVE)
         assert result.objective >= optimum * (1 - RELATIVE)
@@ -149,39 +149,9 @@ def test_rows_of_a_users_own_and_limits_on_devices_are_obeyed() -> None:
     def extend(model: object, problem: ow.Placement) -> None:
         model.add(model.on("3", "host 1") == 1)
 
-    result = ow.solve(problem, extend=extend, time_limit=3)
+    result = ow.solve(problem, extend=extend, time_limit=1)
     assert result.verified
     assert result.solution.device["3"] == "host 1"
     few = problem.model_copy(update={"constraints": (*problem.constraints, ow.MaxDevices(count=1))})
-    alone = ow.solve(few, time_limit=3)
+    alone = ow.solve(few, time_limit=1)
     assert len(set(alone.solution.device.values())) == 1
-
-
-def test_auto_goes_on_without_an_engine_whose_range_of_numbers_is_too_small() -> None:
-    """Two operators share a parameter of 2**50 bytes; the host may hold none, and small ones would fit."""
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id="a", bytes=1000), ow.Tensor(id="b", bytes=2**30), ow.Tensor(id="c", bytes=0)],
-        parameters=[ow.Parameter(id="u", bytes=2**30), ow.Parameter(id="w", bytes=2**50 - 1)],
-        operators=[
-            ow.Operator(id="a", outputs=["a"], parameters=["u", "w"]),
-            ow.Operator(id="b", outputs=["b"], parameters=["w"]),
-            ow.Operator(id="c", inputs=["a", "b"], outputs=["c"], parameters=["u"]),
-        ],
-    )
-    problem = ow.Placement(
-        graph=graph,
-        cluster=ow.Cluster(devices=[ow.Device(name="d"), ow.Device(name="host")], rates=[1000.0, 1000.0]),
-        costs=ow.Costs.from_table(
-            {
-                "a": {"d": 1e-9, "host": 1e-9},
-                "b": {"d": 1.0, "host": 1000000.001},
-                "c": {"d": 1000000.001, "host": 1e-9},
-            }
-        ),
-        transfers="blocking",
-        host="host",
-        memory="parameters",
-        constraints=[ow.MemoryCap(device="host", bytes=0), ow.MaxDevices(count=2)],
-    )
-    result = ow.solve(problem, time_limit=3)
-    assert result.objective == pytest.approx(best_calls(problem))

@@ -17,7 +17,7 @@ from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
 
-@pytest.mark.parametrize("seed", range(90))
+@pytest.mark.parametrize("seed", range(40))
 def test_search_finds_the_optimum_and_a_valid_plan(seed: int) -> None:
     problem = small_problem(seed)
     optimum, _ = best_placement(problem)
@@ -32,7 +32,7 @@ def test_search_finds_the_optimum_and_a_valid_plan(seed: int) -> None:
     assert judged.objective == pytest.approx(optimum, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(45))
+@pytest.mark.parametrize("seed", range(20))
 def test_decomposition_proves_the_optimum(seed: int) -> None:
     problem, run = small_problem(seed), Run()
     optimum, _ = best_placement(problem)

@@ -63,7 +63,7 @@ def test_where_nothing_is_fused_its_proof_is_one_of_the_whole() -> None:
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(6.0))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(problem=WHOLE)
 def test_plans_hold_and_bounds_are_true(problem: ow.Placement) -> None:
     optimum = best_placement(problem)[0]

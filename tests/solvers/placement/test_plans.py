@@ -9,7 +9,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.placement.spec import Placement, Transfer
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.plans import fits, memory_used, order_by_start, plan_of, schedule_of, shortage
+from opweave.solvers.placement.plans import memory_used, order_by_start, plan_of, schedule_of
 from tests.strategies.specs import placements
 
 
@@ -48,26 +48,6 @@ def test_a_tensor_is_sent_once_or_for_every_reader(transfers, consumers, objecti
     judged = problem.evaluate(schedule)
     assert judged.feasible
     assert judged.objective == objective
-
-
-def test_a_shared_parameter_counts_once_on_each_device():
-    problem = fan("delay", memory=15)
-    arrays = arrays_of(lower(problem), problem)
-    assert memory_used(arrays, np.array([0, 0, 0])).tolist() == [16, 0]
-    assert memory_used(arrays, np.array([0, 0, 1])).tolist() == [16, 10]
-    assert memory_used(arrays, np.array([0, 1, 1])).tolist() == [6, 10]
-    assert fits(arrays, np.array([0, 1, 1]))
-    assert not fits(arrays, np.array([0, 0, 0]))
-
-
-def test_a_shortage_is_told_in_bytes():
-    problem = fan("delay", memory=15)
-    instance = lower(problem)
-    arrays = arrays_of(instance, problem)
-    assert shortage(instance, arrays, np.array([0, 0, 0])) == (
-        "device 'a' would hold 16 bytes: 1 more than the 15 it may hold"
-    )
-    assert shortage(instance, arrays, np.array([0, 1, 1])) is None
 
 
 @given(placements(max_operators=6, free=True), st.data())

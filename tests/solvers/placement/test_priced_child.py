@@ -41,7 +41,7 @@ def twin_case(seed: int) -> tuple[PlacementArrays, FloatArray]:
 
 def test_no_plan_is_cheaper_than_what_is_refuted() -> None:
     windows, optima = [], []
-    for seed, make in [*((seed, case) for seed in range(30)), *((4 * seed + 2, twin_case) for seed in range(10))]:
+    for seed, make in [*((seed, case) for seed in range(12)), *((4 * seed + 2, twin_case) for seed in range(5))]:
         arrays, cost = make(seed)
         best = cheapest(arrays, cost)
         if math.isfinite(best):
@@ -51,7 +51,7 @@ def test_no_plan_is_cheaper_than_what_is_refuted() -> None:
     found: list[Raised] = []
     work = PricedWork(windows, [1.0] * len(windows), 0.002, time() + 300.0)
     run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=found.append)
-    assert len(windows) > 30
+    assert len(windows) > 15
     assert [news.number for news in found if news.done] == list(range(len(windows)))
     bounds = [0.0] * len(windows)
     for news in found:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import opweave as ow
 from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, order_for, order_of_graph
@@ -23,7 +22,7 @@ def lowered(problem: Placement) -> tuple[PlacementInstance, PlacementArrays]:
 
 
 @pytest.mark.parametrize("light", [0.0, 0.25, 100.0])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(15))
 def test_a_plan_of_the_chains_is_a_plan_of_the_operators(seed: int, light: float) -> None:
     """It lasts as long at most, whether only chains are joined or trees as well."""
     problem = small_problem(seed, most_operators=7)
@@ -41,22 +40,6 @@ def test_a_plan_of_the_chains_is_a_plan_of_the_operators(seed: int, light: float
     assert (where == device).all()
     assert (again == order).all()
     assert sorted(chains.members.items.tolist()) == list(range(instance.operators))
-
-
-def test_light_operators_join_their_only_reader() -> None:
-    """Sending takes 5 s, so 1.25 s is light here: neither the heavy one joins the sum, nor the one that two read."""
-    seconds = {"light": 0.1, "lighter": 0.2, "heavy": 3.0, "shared": 0.1, "sum": 0.1, "other": 0.1}
-    feeds = {"sum": ("light", "lighter", "heavy", "shared"), "other": ("shared", "sum")}
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=10) for name in seconds],
-        operators=[ow.Operator(id=name, inputs=feeds.get(name, ()), outputs=[name]) for name in seconds],
-    )
-    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], shared=2.0)
-    table = {name: dict.fromkeys("ab", value) for name, value in seconds.items()}
-    instance, arrays = lowered(Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table)))
-    joined = contraction_of(arrays, instance.cluster, 0.25)
-    together = [{instance.names[v] for v in joined.members[row]} for row in range(len(joined.arrays.seconds))]
-    assert sorted(map(sorted, together)) == [["heavy"], ["light", "lighter", "other", "sum"], ["shared"]]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 4])

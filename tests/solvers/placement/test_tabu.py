@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import opweave as ow
 from benchmarks.readers import read_job_shop
 from opweave.formulations.placement.instance import common_tick, lower
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.local import empty_search, list_plans
-from opweave.solvers.placement.moves import counted_plan
-from opweave.solvers.placement.plans import fits, plan_of
-from opweave.solvers.placement.tabu import DRAWS, reinsert_many, trial_of
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
+from tests.tiny import graph_of
 
 
 def delayed(problem: Placement) -> Placement:
@@ -50,29 +46,6 @@ def test_rounds_may_be_counted() -> None:
         ow.solve(problem, solver="tabu", options={"rounds": -1})
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_every_schedule_on_the_way_is_a_plan(seed: int) -> None:
-    problem = delayed(small_problem(seed, most_operators=8))
-    search = empty_search(problem, Run())
-    list_plans(search)
-    if not np.isfinite(search.makespan):
-        return
-    arrays, rng = search.arrays, np.random.default_rng(seed)
-    plan = counted_plan(arrays, search.order, search.device, search.instance.cluster)
-    tabu, moved = np.zeros(arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    order, device = plan.order.copy(), plan.device.copy()
-    for kicks in (0, 20, 0):
-        length = reinsert_many.py_func(
-            trial_of(arrays, plan), tabu, moved, rng.random((20, DRAWS)), kicks, np.inf, order, device
-        )
-        assert sorted(plan.order.tolist()) == list(range(len(plan.order)))
-        assert fits(search.arrays, device)
-        assert fits(search.arrays, plan.device)
-        assert plan_of(search.arrays, order, device).makespan <= length * (1 + 1e-9)
-        assert np.isfinite(plan_of(search.arrays, plan.order, plan.device).makespan)
-    assert moved[0] == 60
-
-
 def test_whole_times_round_bounds_up_unless_a_rule_may_add_times() -> None:
     shop = read_job_shop("3 2\n1 2 1 3 2 3\n1 2 1 3 2 3\n1 2 1 3 2 3")
     run = Run()
@@ -92,12 +65,7 @@ def test_bounds_are_not_rounded_up_to_a_measure_that_leaves_out_tiny_times() -> 
     tiny = {f"s{k}": 9e-8 for k in range(290)}
     seconds = {"first": 1000.0, **tiny, "last": 1000.0}
     names = list(seconds)
-    chain = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=0) for name in names],
-        operators=[
-            ow.Operator(id=name, inputs=names[max(0, k - 1) : k], outputs=[name]) for k, name in enumerate(names)
-        ],
-    )
+    chain = graph_of(dict.fromkeys(names, 0), dict(zip(names, ["", *names], strict=False)))
     problem = ow.Placement(
         graph=chain,
         cluster=ow.Cluster(devices=[ow.Device(name="d"), ow.Device(name="e")], shared=1e12),

@@ -25,7 +25,7 @@ def test_windows_never_lengthen_a_plan(transfers: str, *, memory: bool) -> None:
     before = search.makespan
     if not math.isfinite(before):
         return
-    reoptimise(search, Spell(search.run, 2.0), least=1)
+    reoptimise(search, Spell(search.run, 0.5), least=1)
     assert search.run.objective is not None
     assert optimum * (1 - 1e-9) <= search.run.objective <= before * (1 + 1e-9)
     judged = problem.evaluate(search.run.best)
@@ -39,7 +39,7 @@ def test_windows_shorten_a_plan_on_one_device() -> None:
     search = empty_search(problem, Run(time_limit=20.0))
     search.consider(np.arange(search.instance.operators), search.device)
     before = search.makespan
-    reoptimise(search, Spell(search.run, 5.0))
+    reoptimise(search, Spell(search.run, 2.5))
     assert search.run.objective is not None
     assert search.run.objective < before
     assert problem.evaluate(search.run.best).feasible

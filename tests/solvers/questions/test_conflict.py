@@ -23,6 +23,7 @@ from opweave.solvers.loops import compile_seconds
 from opweave.solvers.questions.changes import changed
 from opweave.solvers.questions.feasibility import Feasibility, Known
 from opweave.solvers.questions.requirements import requirements_of
+from tests import tiny
 from tests.test_conformance import SUBJECTS, Subject
 from tests.tiny import PROBLEMS
 
@@ -40,7 +41,7 @@ def possible(subject: Subject, problem: Problem, kept: set[int]) -> bool:
 
 
 def check_by_brute_force(subject: Subject, problem: Problem, found: Conflict) -> None:
-    """The items cannot hold together, all but one of them can, and every mend is one, and the least."""
+    """The items cannot hold together, all but one of them can, and every repair is one, and the least."""
     everything = tuple(requirements_of(problem))
     numbers = {everything.index(item) for item in found.items}
     assert not possible(subject, problem, numbers)
@@ -53,22 +54,22 @@ def check_by_brute_force(subject: Subject, problem: Problem, found: Conflict) ->
         sets = [set(some) for size in range(len(every) + 1) for some in combinations(every, size)]
         conflicts = [some for some in sets if not possible(subject, problem, some)]
         assert numbers in [some for some in conflicts if not any(other < some for other in conflicts)]
-    for mend in found.mends:
-        assert mend.problem.evaluate(mend.plan).feasible
-        assert subject.optimum(mend.problem) is not None
-        if mend.amount is not None and not mend.requirement.startswith("batch="):
-            item = next(item for item in found.items if item.name == mend.requirement)
-            assert mend.least == (mend.amount == 1 or item.monotone(problem))
-            less = changed(problem, {item.axis: item.after(mend.amount - 1)})
+    for repair in found.repairs:
+        assert repair.problem.evaluate(repair.plan).feasible
+        assert subject.optimum(repair.problem) is not None
+        if repair.amount is not None and not repair.requirement.startswith("batch="):
+            item = next(item for item in found.items if item.name == repair.requirement)
+            assert repair.least == (repair.amount == 1 or item.monotone(problem))
+            less = changed(problem, {item.axis: item.after(repair.amount - 1)})
             assert subject.optimum(less) is None
-    mended = {mend.requirement for mend in found.mends}
+    repaired = {repair.requirement for repair in found.repairs}
     for number in numbers:
         alone = possible(subject, problem, set(range(len(everything))) - {number})
-        assert alone == (everything[number].name in mended)
+        assert alone == (everything[number].name in repaired)
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_conflicts_agree_with_brute_force(kind: str, data: st.DataObject) -> None:
     subject = SUBJECTS[kind]
@@ -136,23 +137,14 @@ def pin(op: int, device: int) -> ow.Pin:
 
 
 FREE = ow.OpGraph(tensors=[], operators=[ow.Operator(id=name) for name in "abcd"])
-GROWS = ow.OpGraph(
-    tensors=[ow.Tensor(id=name, bytes=size) for name, size in {"x": 1, "a": 8, "b": 2, "y": 1}.items()],
-    operators=[ow.Operator(id=made, inputs=[read], outputs=[made]) for read, made in ("xa", "ab", "by")],
-    outputs=["y"],
-)
+GROWS = tiny.graph_of({"x": 1, "a": 8, "b": 2, "y": 1}, {"a": "x", "b": "a", "y": "b"}, "y")
 CIRCLE = [ow.Precede(before=first, after=then) for first, then in ("ab", "bc", "ca", "cd")]
 BATCHES = ow.Costs.from_table({"o0": {"d0": dict.fromkeys((1, 2, 3, 4), 1.0)}})
 PINS = ["Pin('o0', 'd0')", "Pin('o1', 'd0')"]
 APART = {"bandwidth": [[0, 0], [0, 0]]}
 EXAMPLES: dict[str, tuple[Problem, list[str], list[str]]] = {
     "what does not matter is left out": (
-        on(
-            chain(2, 6, 1),
-            9,
-            99,
-            constraints=[ow.MaxDevices(count=2), pin(1, 0), ow.Forbid(op="o0", device="d1")],
-        ),
+        on(chain(2, 6, 1), 9, 99, constraints=[ow.MaxDevices(count=2), pin(1, 0), ow.Forbid(op="o0", device="d1")]),
         ["Pin('o1', 'd0')", "Forbid('o0', 'd1')", "memory of 'd0' (9 bytes)"],
         ["1 byte more on 'd0'", "without Pin('o1', 'd0')", "without Forbid('o0', 'd1')"],
     ),
@@ -176,7 +168,7 @@ EXAMPLES: dict[str, tuple[Problem, list[str], list[str]]] = {
         [PINS[0], "AtMost('d0', 1)", PINS[1]],
         [f"without {PINS[0]}", "without AtMost('d0', 1)", f"without {PINS[1]}"],
     ),
-    "two conflicts have no single mend": (
+    "two conflicts have no single repair": (
         on(chain(1, 1), 9, 9, constraints=[pin(op, device) for op in (0, 1) for device in (0, 1)]),
         [PINS[0], "Pin('o0', 'd1')"],
         [],
@@ -191,27 +183,27 @@ EXAMPLES: dict[str, tuple[Problem, list[str], list[str]]] = {
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_by_hand(example: str) -> None:
-    problem, items, mends = EXAMPLES[example]
+    problem, items, repairs = EXAMPLES[example]
     found = ow.conflict(problem)
     assert found.irreducible
     assert [item.name for item in found.items] == items
-    words = [mend.words for mend in found.mends]
-    assert words == mends or (not mends and all(each.startswith("without") for each in words))
+    words = [repair.words for repair in found.repairs]
+    assert words == repairs or (not repairs and all(each.startswith("without") for each in words))
     assert str(found).startswith(f"Irreducible infeasible set (IIS) of {len(items)} requirement")
     assert [proof.infeasible for proof in found.proofs] == [True] + [False] * len(items)
-    assert all(mend.least == (not mend.words.startswith("batch")) for mend in found.mends)
+    assert all(repair.least == (not repair.words.startswith("batch")) for repair in found.repairs)
     assert "missing" not in example or example.rsplit(maxsplit=1)[-1].removesuffix("s") in found.reason
 
 
 @pytest.mark.parametrize(
-    ("fields", "items", "mends"),
+    ("fields", "items", "repairs"),
     [
         ({"max_stages": 1}, ["max_stages=1", *(f"memory of 'd{k}' (9 bytes)" for k in range(3))], "max_stages=2"),
         ({"min_stages": 4}, ["min_stages=4"], "min_stages=3"),
         ({"cuts": "dominators"}, None, "cuts='prefix'"),
     ],
 )
-def test_the_settings_of_pipelines(fields: dict[str, object], items: list[str] | None, mends: str) -> None:
+def test_the_settings_of_pipelines(fields: dict[str, object], items: list[str] | None, repairs: str) -> None:
     """A diamond of two heavy branches: any cut that parts them carries two tensors."""
     graph = graph_of({"a": 0, "b": 6, "c": 6, "d": 0}, {"b": ["a"], "c": ["a"], "d": ["b", "c"]})
     found = ow.conflict(on(graph, 9, 9, 9, kind=ow.Pipeline, **{"cuts": "prefix", **fields}))
@@ -219,7 +211,7 @@ def test_the_settings_of_pipelines(fields: dict[str, object], items: list[str] |
     assert found.irreducible
     assert items is None or names == items
     assert any(next(iter(fields)) in name for name in names)
-    assert mends in [mend.words for mend in found.mends]
+    assert repairs in [repair.words for repair in found.repairs]
 
 
 INFEASIBLE = json.loads(gzip.decompress((Path(__file__).parents[2] / "data/infeasible/problems.json.gz").read_bytes()))
@@ -233,9 +225,9 @@ def test_what_other_tests_found_infeasible_is_explained_in_time(name: tuple[str,
     found = ow.conflict(TypeAdapter(AnyProblem).validate_python(RECORDED[name]))
     assert time.process_time() - compile_seconds() - began < 5.0
     assert (found.status, found.irreducible) == ("conflict", True)
-    for mend in found.mends:
-        assert mend.problem.evaluate(mend.plan).feasible
-        assert mend.least or mend.requirement.startswith("batch=")  # batch sizes may have gaps
+    for repair in found.repairs:
+        assert repair.problem.evaluate(repair.plan).feasible
+        assert repair.least or repair.requirement.startswith("batch=")  # batch sizes may have gaps
 
 
 PACKING = on(chain(*[59] * 31), *[10 * 60 + 50] * 3)
@@ -245,13 +237,13 @@ PACKING = on(chain(*[59] * 31), *[10 * 60 + 50] * 3)
 def test_packing_is_proved_at_a_size_that_no_schedule_solver_masters() -> None:
     found = ow.conflict(PACKING)
     assert (len(found.items), found.irreducible) == (3, True)
-    assert {mend.amount for mend in found.mends} == {10}
+    assert {repair.amount for repair in found.repairs} == {10}
 
 
 @pytest.mark.parametrize("arguments", [{"solver": "heft"}, {"time_limit": 1e-3}])
 def test_what_is_not_proved_is_unknown(arguments: dict[str, object]) -> None:
     found = ow.conflict(PACKING, **arguments)
-    assert (found.status, found.items, found.mends) == ("unknown", (), ())
+    assert (found.status, found.items, found.repairs) == ("unknown", (), ())
     assert "not known" in str(found)
     assert "time" in found.reason
     assert Feasibility(end=-math.inf).ask(PACKING, "after Ctrl-C") == Known(proof="the time was up")

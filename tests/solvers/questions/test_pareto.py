@@ -21,7 +21,7 @@ from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
 PLACEMENT = PROBLEMS["placement"]
 PIPELINE = ow.Pipeline(graph=GRAPH, cluster=CLUSTER, costs=COSTS, cuts="prefix")
 
-few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def best_of(values):

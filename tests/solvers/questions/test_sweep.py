@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.problems.cluster import Device
 from opweave.solvers import registry
 from opweave.solvers.questions.changes import changed, points_of, rebuilt
 from opweave.solvers.registry import Solver
@@ -44,7 +43,7 @@ def test_every_point_is_right(kind):
 @pytest.mark.parametrize("solver", ["heft", "local"])
 def test_curves_cross_no_bound_even_where_nothing_is_proved(solver):
     found = ow.sweep(
-        PLACEMENT, {"memory": [8, 9, 12, 13, None], "bandwidth": ["0.1x", "0.5x", "1x"]}, solver=solver, time_limit=0.2
+        PLACEMENT, {"memory": [8, 12, 13, None], "bandwidth": ["0.1x", "1x"]}, solver=solver, time_limit=0.2
     )
     memory, bandwidth = found.axes["memory"], found.axes["bandwidth"]
     for k, size in enumerate(memory):
@@ -110,9 +109,6 @@ def test_the_axes():
     assert changed(PLACEMENT, {"devices": 1}).constraints == (ow.MaxDevices(count=1),)
     assert changed(PROBLEMS["pipeline"], {"stages": 2}).max_stages == 2
     assert changed(PLACEMENT, {"memory_model": "parameters"}).memory == "parameters"
-    devices = [Device(name=name, memory_bytes=40, group="g") for name in "de"]
-    grouped = rebuilt(PLACEMENT, cluster=rebuilt(PLACEMENT.cluster, devices=devices))
-    assert [each.group for each in changed(grouped, {"memory:d": 41}).cluster.devices] == [None, "g"]
 
 
 def test_functions_of_a_problem():
@@ -129,8 +125,8 @@ def test_functions_of_a_problem():
 
 
 def test_a_point_that_makes_no_sense_says_why():
-    found = ow.sweep(PROBLEMS["batched_mapping"], {"batch": [2, 5]}, time_limit=10)
-    assert "cannot add up to 5" in found.rows[1].refusal
+    found = ow.sweep(PROBLEMS["batched_mapping"], {"batch": [2, 5000]}, time_limit=10)
+    assert "less than or equal to 4096" in found.rows[1].refusal
 
 
 @pytest.mark.parametrize(

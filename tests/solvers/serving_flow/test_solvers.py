@@ -31,8 +31,7 @@ def test_published_plans_have_their_published_flow(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "flow"),
-    [("10 devices", 286.587), ("24 devices", 2045.641), ("24 in 3 regions", 1754.382)],
+    ("name", "flow"), [("10 devices", 286.587), ("24 devices", 2045.641), ("24 in 3 regions", 1754.382)]
 )
 def test_published_plans_are_matched_or_beaten_with_a_proof(name: str, flow: float) -> None:
     problem, plan = case(name)
@@ -106,8 +105,8 @@ def test_what_no_devices_can_hold_is_said() -> None:
 @pytest.mark.parametrize("seed", [1, 4])
 def test_time_limits_hold_and_plans_are_not_worse_than_rules(seed: int) -> None:
     problem = random_case(seed)
-    result = ow.solve(problem, time_limit=3.0)
-    assert result.timings.total <= 3.0 * 1.1 + 1.0
+    result = ow.solve(problem, time_limit=1.0)
+    assert result.timings.total <= 1.0 * 1.1 + 1.0
     for rule in ("equal_layers", "swarm", "petals", "separate"):
         other = ow.solve(problem, solver=rule).objective
         assert other is None or result.objective <= other * (1 + 1e-9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations_with_replacement, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -39,19 +39,6 @@ def test_two_layers_on_two_devices_are_bounded_exactly() -> None:
 
 
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
-@given(problem=slicings(2, 3, most_rows=9, most_channels=5, constraints=False), most=st.integers(1, 60))
-def test_every_way_to_cut_lies_in_one_cell(problem: ow.Slicing, most: int) -> None:
-    instance = lower(problem)
-    for v in range(instance.operators):
-        cells = cells_of(instance, v, most)
-        for mode, length in enumerate(instance.length[v].tolist()):
-            for inner in combinations_with_replacement(range(length + 1), len(instance.devices) - 1):
-                cuts = [0, *inner, length]
-                if length and np.isfinite(instance.intercept[v][np.diff(cuts) > 0]).all():
-                    assert len(inside(cells, mode, cuts)) == 1
-
-
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(problem=slicings(3, 2, constraints=False), most=st.sampled_from([1, 6, 30, 1_000]))
 def test_the_bound_lies_below_the_optimum(problem: ow.Slicing, most: int) -> None:
     optimum, _ = best_slicing(problem)
@@ -59,7 +46,7 @@ def test_the_bound_lies_below_the_optimum(problem: ow.Slicing, most: int) -> Non
         assert bound(lower(problem), most) <= optimum * (1 + 1e-9) + 1e-12
 
 
-@settings(max_examples=75, suppress_health_check=list(HealthCheck))
+@settings(max_examples=35, suppress_health_check=list(HealthCheck))
 @given(case=planned_slicings(max_operators=6, constraints=False), most=st.sampled_from([1, 10, 1_000]))
 def test_no_plan_is_faster_than_its_own_cells(case: tuple[ow.Slicing, ow.Slices], most: int) -> None:
     problem, plan = case

@@ -87,7 +87,7 @@ def heads_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
     return heads
 
 
-class Cluster(NamedTuple):
+class Scratch(NamedTuple):
     """Space for one cluster: its operators, and for every operator the test that reached it, its q and membership.
 
     ``heads``, ``left`` and ``tails`` hold the jobs of a one-machine problem, by head.
@@ -102,15 +102,15 @@ class Cluster(NamedTuple):
     tails: FloatArray
 
 
-def empty_cluster(count: int) -> Cluster:
+def empty_cluster(count: int) -> Scratch:
     """Space for the clusters of a problem with so many operators."""
     largest = LARGEST if count <= LARGE else SMALLEST_CLUSTER
     members, after = np.zeros(largest, dtype=np.int64), np.zeros(count)
-    return Cluster(members, np.full(count, -1), np.full(count, -1), after, *np.zeros((3, largest)))
+    return Scratch(members, np.full(count, -1), np.full(count, -1), after, *np.zeros((3, largest)))
 
 
 @helper
-def preemptive_value(cluster: Cluster, jobs: int) -> float:
+def preemptive_value(cluster: Scratch, jobs: int) -> float:
     """Jackson's value: at every moment the job with the longest tail runs. Jobs are sorted by head."""
     heads, left, tails = cluster.heads, cluster.left, cluster.tails
     best, now, known = 0.0, 0.0, 0
@@ -143,7 +143,7 @@ def cluster_value(
     heads: FloatMatrix,
     away: FloatMatrix,
     gone: FloatMatrix,
-    cluster: Cluster,
+    cluster: Scratch,
     test: int,
     k: int,
     t: float,
@@ -212,7 +212,7 @@ def plain_head(arrays: PlacementArrays, heads: FloatMatrix, away: FloatMatrix, v
 
 @loop
 def raise_heads(
-    arrays: PlacementArrays, order: IntArray, heads: FloatMatrix, away: FloatMatrix, gone: FloatMatrix, cluster: Cluster
+    arrays: PlacementArrays, order: IntArray, heads: FloatMatrix, away: FloatMatrix, gone: FloatMatrix, cluster: Scratch
 ) -> None:
     """Raise the heads of all operators.
 

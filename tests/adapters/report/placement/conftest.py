@@ -9,7 +9,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
-from tests.adapters.report.placement.schedules import schedule_on
+from tests.oracles.placement import as_schedule, earliest_starts, tasks_of
 
 NAMES = ("stem", "left 1", "right 1", "right 2", "right 3", "left 2", "left 3", "right 4", "right 5", "join")
 
@@ -46,6 +46,13 @@ def fork() -> Placement:
     )
     costs = Costs.from_table({name: {"a": 0.002, "b": 0.003} for name in NAMES})
     return Placement(graph=graph, cluster=cluster, costs=costs)
+
+
+def schedule_on(problem: Placement, device: dict[str, str]) -> Schedule:
+    """Operators in the graph's order, and transfers, each as soon as it can."""
+    tasks = tasks_of(problem, device)
+    assert tasks is not None
+    return as_schedule(tasks, device, earliest_starts(tasks, range(len(tasks))))
 
 
 LEFT_ON_B = {name: "b" if name.startswith("left") else "a" for name in NAMES}

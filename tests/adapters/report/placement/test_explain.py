@@ -5,8 +5,7 @@ from __future__ import annotations
 import opweave as ow
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
-from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of
-from tests.adapters.report.placement.schedules import schedule_on
+from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of, schedule_on
 
 
 def changed(**fields: object) -> Placement:

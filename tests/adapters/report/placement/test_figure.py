@@ -13,8 +13,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
-from tests.adapters.report.placement.conftest import NAMES, result_of
-from tests.adapters.report.placement.schedules import schedule_on
+from tests.adapters.report.placement.conftest import NAMES, result_of, schedule_on
 
 
 def bars(problem: Placement, result: Result[Schedule]) -> dict[str, list[tuple[float, float]]]:

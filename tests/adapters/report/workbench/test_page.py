@@ -41,7 +41,7 @@ def piped() -> ow.Result:
 
 def laid_out() -> ow.Result:
     ordering = ow.MemoryOrdering(graph=ladder())
-    return ow.solve(ow.layout_of(ordering, ow.solve(ordering, solver="definition")), solver="tflm")
+    return ow.solve(ow.MemoryLayout.of(ordering, ow.solve(ordering, solver="definition")), solver="tflm")
 
 
 def of_a_user() -> ow.Result:
@@ -220,6 +220,23 @@ def test_before_and_after_side_by_side(opened: Open) -> None:
     browser.js("document.querySelector('[data-shown=before]').click()")
     browser.settle()
     assert browser.js("views.memory.front.name") == "given order"
+
+
+def test_the_theme_follows_the_system_and_the_switch(opened: Open) -> None:
+    browser, theme = opened(ordered(), theme="dark"), "document.documentElement.dataset.theme"
+    ground, press = "getComputedStyle(document.body).backgroundColor", "document.getElementById('theme').click()"
+    dark = browser.js(ground)
+    browser.js(press)
+    assert browser.js(theme) == "light"
+    assert browser.js(ground) != dark
+    browser("Page.reload")
+    browser.wait("document.body?.dataset.ready === 'yes'")
+    assert browser.js(theme) == "light"  # remembered
+    browser.js("void Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('refused') } })")
+    browser.js("setUpTheme()")
+    assert browser.js(theme) == "dark"  # nothing to remember with: that of the system
+    browser.js(press)  # two listeners now: there and back
+    assert browser.js(theme) == "dark"
 
 
 HOSTILE = [
