@@ -1,4 +1,4 @@
-"""Clusters by name or from a file, as offered by ``opweave.clusters``.
+"""Clusters by name or from a file; the namespace ``opweave.clusters``.
 
 Examples
 --------

@@ -286,7 +286,7 @@ def load_costs(
 
 
 def load_result(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Result[Solution]:
-    """Load a result from its JSON. It is returned as it was written, so judge it with ``problem.evaluate``.
+    """Load a result from its JSON. It is returned as it was written; check it with ``problem.evaluate``.
 
     Raises
     ------
@@ -317,7 +317,7 @@ def _read_object(path: PathLike, limits: Limits) -> dict[str, object]:
 
 def _object(data: object, name: str) -> dict[str, object]:
     if not isinstance(data, dict):
-        raise InvalidInputError(f"{name}: holds no JSON object with named fields; check which file it is")
+        raise InvalidInputError(f"{name}: is not a JSON object with named fields; check which file it is")
     return data
 
 

@@ -33,7 +33,7 @@ LEAST_COEFFICIENT = 1e-5
 
 
 def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> ConcreteModel | IntervalModel:
-    """Write a problem as a model for your own solver.
+    """Build a problem as a model for another solver.
 
     An integer program becomes a Pyomo model, with components indexed by the names of operators and devices. A
     constraint program stays what it is, an :class:`~opweave.formulations.modeling.intervals.IntervalModel`, which
@@ -183,9 +183,9 @@ def read_solution(
     values: Mapping[str, float] | str | Path | None = None,
     formulation: str | None = None,
 ) -> Solution:
-    """Read the solution that a solver of your own found.
+    """Read the solution that another solver found.
 
-    Judge it with the problem's referee, which has the last word: ``problem.evaluate(solution)``.
+    Check it with the problem's referee: ``problem.evaluate(solution)``.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     restricts
         Whether it leaves out solutions of the problem; then its bounds prove nothing.
     to_read
-        Whether it is written to be read beside a paper; then it is no default where there is another.
+        Whether it is written to be read along with a paper; then another formulation is the default.
     context
         What is known before the model is written.
     """

@@ -63,7 +63,7 @@ class InfeasibleError(OpweaveError):
 
 
 class RuleError(OpweaveError):
-    """Code of a user's own raised: a rule, an expression of a rule, or ``extend``. ``__cause__`` is what it raised."""
+    """Your own code (a constraint, an expression, ``extend``) raised an exception, which is ``__cause__``."""
 
 
 class Interruption(Exception):  # noqa: N818  (it is no error)

@@ -102,7 +102,7 @@ class Result(Shown, WithTimeline, Generic[SolutionT]):
     verified, violations
         Whether the referee replayed the solution and found every rule obeyed, and the violations that it found.
     reason
-        Why there is no solution, or what went wrong during the solve, in the problem's words.
+        Why there is no solution, or what went wrong during the solve.
     solver, solver_version, seed, options
         How the solution was found.
     assumptions
@@ -137,12 +137,12 @@ class Result(Shown, WithTimeline, Generic[SolutionT]):
 
     @property
     def plan(self) -> SolutionT:
-        """The solution, which is never None.
+        """The solution; never None.
 
         Raises
         ------
         InvalidInputError
-            When there is none; the message says why.
+            When there is no solution; the message says why.
         """
         if self.solution is None:
             raise InvalidInputError(f"there is no plan: {self.reason or f'the solve ended with {self.termination}'}")

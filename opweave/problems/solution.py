@@ -48,7 +48,7 @@ class Violation(Spec):
     rule
         Short name of the rule: "precedence", "missing", "memory", or a side constraint's kind.
     message
-        One sentence for people that says what is wrong and where.
+        One sentence that says what is wrong and where.
     excess
         Size of the violation in the rule's unit (bytes, seconds); None if it cannot be measured.
     """

@@ -78,7 +78,7 @@ def solve(
         threads. For ``auto`` and the searches, they are processes of this machine that search differently side by side
         and share what they find and prove.
     executor
-        Any ``concurrent.futures.Executor`` that runs further searches beside this process: the pools of the standard
+        Any ``concurrent.futures.Executor`` that runs further searches next to this process: the pools of the standard
         library, or ``client.get_executor()`` of a Dask cluster. Its workers need opweave, too. Tasks that have begun
         when the solve ends continue for some seconds.
     start
@@ -103,7 +103,7 @@ def solve(
     -------
     Result
         ``solve`` never raises for a time limit, Ctrl-C, an engine that fails, or a callback that raises. It returns
-        what was found until then, and ``termination`` and ``reason`` say what happened. ``Result.callback_error`` is
+        what was found until then, with ``termination`` and ``reason``. ``Result.callback_error`` is
         the exception of a callback.
 
     Raises

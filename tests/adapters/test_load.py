@@ -72,7 +72,7 @@ BAD_MODELS = [
     (_graph(operators=3), "operators should be a list, but is 3"),
     (_graph(operators=[{"id": ""}]), "operators[0].id should not be empty"),
     (_graph(tensors=[{"id": name} for name in "xyz"]), "(and 2 more problems)"),
-    ([1, 2], "holds no JSON object"),
+    ([1, 2], "is not a JSON object"),
     (_graph(operators=[{"id": "a", "inputs": ["y"], "outputs": ["x"]}, OPERATOR]), "the graph has a cycle: "),
 ]
 

@@ -149,7 +149,7 @@ def planned_replicated_pipelines(draw: DrawFn) -> tuple[Pipeline, Stages]:
 
 @st.composite
 def planned_pipelines(draw: DrawFn, max_operators: int = 5, max_devices: int = 4) -> tuple[Pipeline, Stages]:
-    """A problem and one of its pipelines, any that obeys all rules."""
+    """A problem and one of its pipelines, any that meets all requirements."""
     return _planned(draw, pipelines(max_operators, max_devices), 40)
 
 

@@ -1,4 +1,4 @@
-"""Language models from their files, what a machine does for each token, and how runtimes are told."""
+"""Language models: their files, what devices do for each token, and the commands of runtimes."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Holding:
 def holdings(
     model: LanguageModel, rig: Rig, work: Workload, problem: Placement, schedule: Schedule
 ) -> tuple[Holding, ...]:
-    """Say what every device holds and does, in the order of the cluster."""
+    """List what every device holds and does, in the order of the cluster."""
     every = parts(model, work)
     by_device: dict[str, list[Part]] = {device.name: [] for device in rig.cluster.devices}
     for part in every:

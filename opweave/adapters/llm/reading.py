@@ -50,7 +50,7 @@ def read(path: PathLike, *, dtype: str | None = None, limits: Limits = DEFAULT_L
         )
     data = read_json(file, limits=limits, constants=CONSTANTS)
     if not isinstance(data, dict):
-        raise InvalidInputError(f"{name}: holds no JSON object with named fields; check which file it is")
+        raise InvalidInputError(f"{name}: is not a JSON object with named fields; check which file it is")
     return from_config(data, name, dtype)
 
 

@@ -33,7 +33,7 @@ def from_safetensors(path: Path, limits: Limits) -> LanguageModel:
         raise InvalidInputError(f"{where}: there is no config.json next to the weights; it says how the model is built")
     data = read_json(config_file, limits=limits, constants=CONSTANTS)
     if not isinstance(data, dict):
-        raise InvalidInputError(f"{place(config_file)}: holds no JSON object with named fields; check which file it is")
+        raise InvalidInputError(f"{place(config_file)}: is not a JSON object with named fields; check which file it is")
     config = family_of(data, place(config_file))
     sizes: dict[Home, int] = {}
     untied = False

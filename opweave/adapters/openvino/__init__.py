@@ -1,1 +1,1 @@
-"""OpenVINO IR: reading graphs from ``.xml`` files, with nothing installed; the weights beside them are not read."""
+"""OpenVINO IR: reading graphs from ``.xml`` files, with nothing installed; weights are not read."""

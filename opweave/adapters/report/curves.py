@@ -93,14 +93,14 @@ def progress_figure(
     seconds: float | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draw the objective and the bound of several solvers over time.
+    """Draw objective and bound of several solvers over time.
 
     Solid lines are the best solutions; dashed lines of the same colour are the bounds that each solver proved.
 
     Parameters
     ----------
     problem
-        What was solved. It may be left out if the first result knows its problem.
+        The problem that was solved. It may be left out if the first result knows it.
     results
         What :func:`~opweave.solvers.solve.solve` returned for it, by the names of the lines; or one result.
     seconds

@@ -43,7 +43,7 @@ def show(problem: Problem[Any, Any], result: Result[Any]) -> AnyView:
 
 
 def explain(problem: Problem[Any, Any] | Result[Any], result: Result[Any] | None = None) -> str:
-    """Say in a few sentences what a result means: what limits the plan, what is proved, or why there is no plan.
+    """Summarise a result: what limits the plan, what is proved, or why there is no plan.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Plans in the formats of the runtimes that carry them out."""
+"""Plans in the formats of runtimes."""
 
 from __future__ import annotations
 

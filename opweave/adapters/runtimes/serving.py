@@ -51,7 +51,7 @@ def vllm_command(
     Raises
     ------
     InvalidInputError
-        When a layer is divided, a device has several blocks of layers, or the host has layers beside others.
+        When a layer is divided, a device has several blocks of layers, or the host and other devices have layers.
     """
     stages = _stages(model, plan, "vLLM")
     if len(stages) > 1 and host in dict(stages):

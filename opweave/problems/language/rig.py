@@ -193,9 +193,9 @@ class Overheads(NamedTuple):
     traffic
         Share of its bandwidth.
     group_seconds
-        Seconds that every group of tensors takes beside its bytes: launches, and the choice of experts.
+        Seconds of every group of tensors in addition to its bytes: launches, and the choice of experts.
     token_seconds
-        Seconds of a token beside its groups, such as those of sampling.
+        Seconds of a token in addition to its groups, such as sampling.
     devices
         How the names of presets of the kind begin.
     """
@@ -260,7 +260,7 @@ def published_spread(efficiency: Mapping[str, Efficiency]) -> Spread:
 
 
 def typical_efficiency(kind: str = "card") -> dict[str, Efficiency]:
-    """What a kind of device of :data:`OVERHEADS` reaches for every role, for rigs of data-sheet devices.
+    """The efficiency that each kind of device of :data:`OVERHEADS` reaches, for rigs with data-sheet devices.
 
     Examples
     --------

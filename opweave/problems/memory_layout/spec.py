@@ -64,16 +64,16 @@ class Lifetime(Spec):
     id
         Unique among the lifetimes of a problem.
     begin, end
-        The storage exists from ``begin`` on, and no longer at ``end``. Steps, seconds or any other unit, as long as all
-        lifetimes have the same. A storage that ends when it begins takes no space.
+        Half-open interval in which the storage is live, in steps, seconds or any other unit that all lifetimes share. A
+        storage that ends when it begins takes no space.
     bytes
         Its size.
     alignment
         Its offset is a multiple of this many bytes, which is a power of two.
     pools
-        Names of the pools in which it may stand; None for all of them.
+        Names of the pools in which it may be placed; None for all of them.
     operators
-        Operators that write or read it; it can stand only in a pool that all of them reach.
+        Operators that write or read it; it can be placed only in a pool that all of them reach.
     traffic
         Bytes that are written to it and read from it in all; None for one write and one read of the whole.
     """
@@ -111,7 +111,7 @@ class Pool(Spec):
     alignment
         All offsets in it are multiples of this many bytes, which is a power of two.
     speed
-        Bytes per second that operators write and read there; None if this takes no time worth counting.
+        Bytes per second that operators write and read there; None if this time does not count.
     operators
         Operators that reach it; None for all.
     price
@@ -202,9 +202,9 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     fixed
         Offsets that are given, by storage.
     together, apart
-        Groups of storages that must stand in the same pool, and groups of which no two may stand in the same pool.
+        Groups of storages that must be in the same pool, and groups of which no two may be in the same pool.
     in_place
-        Groups of storages that stand at one place: the same pool, the same offset. They count as one storage, from the
+        Groups of storages with the same pool and the same offset. They count as one storage, from the
         first begin to the last end, with the bytes of the largest.
     objective
         ``"arena"``: the bytes that have to be reserved, each at the price of its pool. ``"traffic"``: the seconds in

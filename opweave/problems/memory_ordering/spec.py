@@ -214,9 +214,9 @@ def _profile(solution: Ordering, timeline: Timeline) -> MemoryProfile:
 class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
     """Find a topological order with the smallest peak, or the smallest total, of live bytes.
 
-    A storage (a tensor and all its aliases) is live from its producer's step to the last step that reads it, both
-    included. A graph input is live from the beginning, and a graph output until the end. A result that no operator
-    reads is live only in its producer's step.
+    A storage (a tensor and all its aliases) is live from the step of its producer to the step of its last consumer,
+    both included. A graph input is live from the beginning, and a graph output until the end. A result without
+    consumers is live only in the step of its producer.
 
     Attributes
     ----------
@@ -225,11 +225,12 @@ class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
         ``"total"``: the sum of the stable footprints over the steps.
     in_place
         Which inputs an operator with ``inplace_ok`` may overwrite, provided that they have the size of its output and
-        die in its step: ``"none"``; ``"first"``, only its first input; ``"any"``. An overwritten byte is counted once.
+        are not needed later: ``"none"``; ``"first"``, only its first input; ``"any"``. An overwritten byte is counted
+        once.
     limit_bytes
         Orders that need more bytes than this are infeasible; None for no limit.
     inputs
-        ``"freed"``: a graph input is freed after its last reader (the papers). ``"kept"``: it stays to the end.
+        ``"freed"``: a graph input is freed after its last consumer (the papers). ``"kept"``: it stays to the end.
         ``"excluded"``: it is the caller's memory and does not count.
     outputs
         ``"kept"``: a graph output stays to the end (the papers). ``"excluded"``: it is written to the caller's memory

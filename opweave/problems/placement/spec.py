@@ -81,10 +81,10 @@ class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
     """Give every operator a device and a start so that the makespan, the end of the last operator, is smallest.
 
     An operator runs without interruption for its cost in seconds on its device, and a device runs one operator at a
-    time. Graph inputs and parameters are on every device from the beginning. A tensor that is read on a device other
-    than the one that wrote it is sent after its producer has ended; its readers wait for it. The transfer takes latency
-    + bytes / bandwidth seconds and starts at the device of the producer, because other devices do not pass tensors on.
-    Computing and transfers overlap.
+    time. Graph inputs and parameters are on every device from the beginning. A tensor that is consumed on a device
+    other than that of its producer is sent after its producer has ended; its consumers wait for it. The transfer takes
+    latency + bytes / bandwidth seconds and starts at the device of the producer, because other devices do not pass
+    tensors on. Computing and transfers overlap.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
         its accelerator does nothing else meanwhile. No data may leave a call and come back into it. The host runs any
         number of operators at the same time, and its operators use host memory directly.
     host
-        The device of ``"blocking"`` whose memory all tensors pass through; None for the other readings.
+        The device of ``"blocking"`` whose memory all tensors pass through; None for the other modes.
     max_calls
         Most calls of each accelerator under ``"blocking"``; None for any number.
     memory
@@ -116,8 +116,8 @@ class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
     ------
     InvalidSpecError
         When costs name an operator or device that the graph or the cluster does not have, an operator has no known time
-        on any device, all times add up to more than 1e15 seconds, a constraint does not fit, or ``"blocking"`` meets
-        what it does not know: a ``Precede``, no host, or one that the cluster does not have.
+        on any device, all times add up to more than 1e15 seconds, a constraint does not fit, or ``"blocking"`` is used
+        with a ``Precede``, without a host, or with an unknown host.
 
     Notes
     -----
@@ -127,7 +127,7 @@ class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
     the makespan.
 
     ``"blocking"`` is the model of Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators"
-    (NeurIPS 2020), for the latency of a single input; parameters lie where their operators run.
+    (NeurIPS 2020), for the latency of a single input; parameters are where their operators run.
 
     No schedule obeys ``Precede`` constraints that form a cycle, among themselves or with the data. An operator does not
     precede itself, even if all operators of the cycle take 0 seconds.

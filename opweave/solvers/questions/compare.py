@@ -92,7 +92,7 @@ def compare(
     options
         Options of solvers, by the solver's name.
     progress
-        Called with the number of solvers that are done and the number of all; True for a progress bar.
+        Called with the number of finished solvers and of all; True for a progress bar.
 
     Returns
     -------

@@ -87,7 +87,7 @@ def pareto(
     seed
         Seed of every solve.
     progress
-        Called with the number of points that are found and the number asked for; True for a progress bar.
+        Called with the number of points found and requested; True for a progress bar.
 
     Returns
     -------

@@ -27,7 +27,7 @@ class Sweep(Answers):
     problem, unit
         The problem's kind, and the unit of its objective.
     solver
-        Who solved.
+        The solver.
     axes
         The values of every axis, in the order asked.
     rows
@@ -97,7 +97,7 @@ def sweep(
     seed
         Seed of every solve.
     progress
-        Called with the number of points that are done and the number of all; True for a progress bar.
+        Called with the number of finished points and of all; True for a progress bar.
 
     Returns
     -------

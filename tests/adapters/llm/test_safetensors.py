@@ -107,7 +107,7 @@ BROKEN = {
     "empty": (b"", "the file is empty"),
     "long header": (struct.pack("<Q", 2**60) + b"{}", "1,152,921,504,606,846,976 bytes"),
     "no JSON": (struct.pack("<Q", 4) + b"abcd", "not valid JSON"),
-    "a list": (_header([1]), "no JSON object"),
+    "a list": (_header([1]), "not a JSON object"),
     "outside": (_header({"x": {"data_offsets": [0, 2**60]}}), "'x' is not inside the file"),
     "backwards": (_header({"x": {"data_offsets": [4, 0]}}) + bytes(8), "is not inside"),
     "no offsets": (_header({"x": 3}) + bytes(8), "is not inside"),
@@ -128,7 +128,7 @@ def test_broken_files_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_weights_need_a_configuration(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "model.safetensors", names())
-    with pytest.raises(ow.InvalidInputError, match=r"there is no config\.json beside the weights"):
+    with pytest.raises(ow.InvalidInputError, match=r"there is no config\.json next to the weights"):
         ow.load(tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(TINY))
     (tmp_path / "model.safetensors").unlink()

@@ -67,13 +67,13 @@ def test_a_layout_replaces_an_earlier_one(tmp_path: Path) -> None:
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "net.tflite"
     path.write_bytes(b"0123TFL2" + bytes(40))
-    with pytest.raises(ow.InvalidInputError, match="no TensorFlow Lite model"):
+    with pytest.raises(ow.InvalidInputError, match="not a TensorFlow Lite model"):
         ow.runtimes.tflite_problem(path)
     path.write_bytes(b"\xff\xff\xff\x7fTFL3" + bytes(40))
     with pytest.raises(ow.InvalidInputError, match=r"damaged|0 subgraphs"):
         ow.runtimes.tflite_problem(path)
     path.write_bytes(random_net(0))
-    with pytest.raises(ow.InvalidInputError, match="an offset for 'x', which is no tensor"):
+    with pytest.raises(ow.InvalidInputError, match="an offset for 'x', which is not a tensor"):
         ow.runtimes.write_tflite(path, ow.Layout(offset={"x": 0}), path)
     with pytest.raises(ow.InvalidInputError, match="does not fit into the 32 bits"):
         first = ow.runtimes.tflite_problem(path).lifetimes[0].id

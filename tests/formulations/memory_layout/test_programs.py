@@ -65,7 +65,7 @@ def test_rows_of_ones_own() -> None:
 
 def test_what_fits_nowhere_says_so() -> None:
     problem = THREE.model_copy(update={"pools": (ow.Pool(name="tiny", bytes=3),)})
-    with pytest.raises(InfeasibleError, match="storage 'a' of 4 bytes fits into no pool"):
+    with pytest.raises(InfeasibleError, match="storage 'a' of 4 bytes fits into none of its pools"):
         Sides().build(problem)
     result = ow.solve(problem, solver="highs")
     assert (result.status, result.reason) == (

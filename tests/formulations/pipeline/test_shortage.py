@@ -48,7 +48,7 @@ def chain(memory: list[int | None], **changes: object) -> Pipeline:
             chain([35, 35]),
             "at least 3 stages are needed, but there can be at most 2; 40 bytes on every device would do",
         ),
-        (chain([60], min_stages=2), "at least 2 stages are asked for"),
+        (chain([60], min_stages=2), "at least 2 stages are required"),
         (
             chain([60, 60], constraints=[ow.Pin(op="P", device="d0"), ow.Forbid(op="P", device="d0")]),
             "operator 'P' may run on no usable device",
