@@ -193,7 +193,7 @@ def read_operations(text: str) -> float:
     (40000000000.0, 1500000000000.0)
     """
     found = _read(text, _OPERATIONS, "not a number of operations; write it as '40 GFLOP/s' or 40e9")
-    return float(found[1]) * float(_PREFIXES[found[2]])
+    return float(found[1]) * _PREFIXES[found[2]]
 
 
 def read_rate(text: str) -> float:
@@ -213,7 +213,7 @@ def read_rate(text: str) -> float:
     if found[3] == "b" and found[4] == "/s":
         bits, size = (text.replace("b/s", unit).strip() for unit in ("bit/s", "B/s"))
         raise InvalidInputError(f"{text!r:.60} may mean bits or bytes; write {bits!r} or {size!r}")
-    return float(found[1]) * float(_PREFIXES[found[2]]) / (8.0 if found[3] in ("b", "bit", "bits") else 1.0)
+    return float(found[1]) * _PREFIXES[found[2]] / (8.0 if found[3] in ("b", "bit", "bits") else 1.0)
 
 
 _TIME = {unit: scale for scale, unit in TIME_UNITS} | {"us": 1e-6, "min": 60.0, "h": 3600.0}
