@@ -84,10 +84,10 @@ def accept(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int) -> No
     for at in range(first, last + 1 if net.model == PORT_TENSOR else 0):  # forget what sends tensors to these
         for i in range(net.ins[plan.order[at]], net.ins[plan.order[at] + 1]):
             t = net.flows[net.ins[i], TENSOR]
-            for b in range(kept.copy.shape[1]):
-                f = kept.copy[t, b]
+            for b in range(kept.sender.shape[1]):
+                f = kept.sender[t, b]
                 if f >= 0 and first <= plan.position[net.flows[f, TARGET]] <= last:
-                    kept.copy[t, b] = -1
+                    kept.sender[t, b] = -1
     marks[AHEAD], marks[AHEAD_REACH] = first, last if known > last else max(last, beyond)
     look_ahead(net, plan, kept, last)
     if last < known < len(plan.order):
@@ -185,7 +185,7 @@ class Kept(NamedTuple):
         End of every operator, and when every flow that is sent arrives. Shapes (operators,), (flows,).
     free
         When every device, send port and receive port is free before each position. Shape (operators + 1, 3 devices).
-    copy
+    sender
         For ``one_port_tensor``: the flow that sends every tensor to each device, -1 for none. Shape (tensors, devices).
     left, flow_left, free_left
         Longest paths to the end: from the start of operators and flows (0 if not sent), and from ``free``.
@@ -196,7 +196,7 @@ class Kept(NamedTuple):
     end: FloatArray
     arrived: FloatArray
     free: FloatMatrix
-    copy: IntMatrix
+    sender: IntMatrix
     left: FloatArray
     flow_left: FloatArray
     free_left: FloatMatrix
@@ -247,7 +247,7 @@ def time_between(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int,
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     ins, outs = net.ins, net.outs
     order, position, device = plan.order, plan.position, plan.device
-    old, arrived, copy = kept.end, kept.arrived, kept.copy
+    old, arrived, sender = kept.end, kept.arrived, kept.sender
     left, flow_left, new, brought, sent, now = kept.left, kept.flow_left, kept.trial, kept.brought, kept.sent, kept.now
     devices, longest = seconds.shape[1], 0.0
     for i in range(3 * devices):
@@ -268,7 +268,7 @@ def time_between(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int,
                 if sent[t, k] == move:
                     ready = max(ready, brought[t, k])
                     continue
-                g = copy[t, k]
+                g = sender[t, k]
                 if g >= 0 and position[flows[g, TARGET]] < first:
                     ready = max(ready, arrived[g])
                     continue
@@ -307,7 +307,7 @@ def look_ahead(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
     """Time the plan up to a position, from where its times are wrong."""
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     order, position, device, marks, ins = plan.order, plan.position, plan.device, kept.marks, net.ins
-    ends, arrived, free, copy, now = kept.end, kept.arrived, kept.free, kept.copy, kept.now
+    ends, arrived, free, sender, now = kept.end, kept.arrived, kept.free, kept.sender, kept.now
     devices, first, reach = seconds.shape[1], marks[AHEAD], marks[AHEAD_REACH]
     for i in range(3 * devices if first <= until else 0):
         now[i] = free[first, i]
@@ -323,11 +323,11 @@ def look_ahead(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
             if a == k:
                 continue
             if model == PORT_TENSOR:
-                g = copy[flows[f, TENSOR], k]
+                g = sender[flows[f, TENSOR], k]
                 if g >= 0 and g != f:
                     ready = max(ready, arrived[g])
                     continue
-                copy[flows[f, TENSOR], k] = f
+                sender[flows[f, TENSOR], k] = f
             arrive = ends[u]
             if model != DELAY:
                 arrive = max(arrive, now[devices + a], now[2 * devices + k])
@@ -357,7 +357,7 @@ def look_back(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     ins, outs = net.ins, net.outs
     order, position, device, marks = plan.order, plan.position, plan.device, kept.marks
-    left, flow_left, free, copy, now = kept.left, kept.flow_left, kept.free_left, kept.copy, kept.now
+    left, flow_left, free, sender, now = kept.left, kept.flow_left, kept.free_left, kept.sender, kept.now
     devices, last, reach = seconds.shape[1], marks[BACK], marks[BACK_REACH]
     for i in range(3 * devices if last >= until else 0):
         now[i] = free[last + 1, i]
@@ -378,7 +378,7 @@ def look_back(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
             u, t, a, rest = flows[f, SOURCE], flows[f, TENSOR], device[flows[f, SOURCE]], 0.0
             if a == k:
                 continue
-            if model != PORT_TENSOR or copy[t, k] == f:
+            if model != PORT_TENSOR or sender[t, k] == f:
                 rest = left[v]
                 for j in range(outs[u], outs[u + 1] if model == PORT_TENSOR else 0):
                     w = flows[outs[j], TARGET]
