@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.solvers.kernels import exceeds
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
 from opweave.solvers.placement.moves import (
@@ -25,9 +26,9 @@ from opweave.solvers.placement.moves import (
     TENSOR,
     CountedPlan,
     Net,
+    Places,
     make_move,
     net_of,
-    overfull,
     take_back,
 )
 
@@ -39,23 +40,7 @@ ROUNDED = 1.0 + 1e-12
 
 
 @helper
-def length_of(kept: Kept) -> float:
-    """The makespan; all times are known."""
-    free, longest = kept.free, 0.0
-    for k in range(free.shape[1] // 3):
-        longest = max(longest, free[len(free) - 1, k])
-    return float(longest)
-
-
-@helper
-def keep(plan: CountedPlan, best_order: IntArray, best_device: IntArray) -> None:
-    """Write a plan."""
-    for i in range(len(best_order)):
-        best_order[i], best_device[i] = plan.order[i], plan.device[i]
-
-
-@helper
-def critical(net: Net, plan: CountedPlan, kept: Kept, begin: int, makespan: float, found: IntArray) -> int:
+def critical(net: Net, plan: Places, kept: Kept, begin: int, makespan: float, found: IntArray) -> int:
     """Write the operators of a block that lie on a critical path, or wait for a transfer on one; return how many."""
     order, device, seconds, links, flows = plan.order, plan.device, net.seconds, net.links, net.flows
     ins, flow_left = net.ins, kept.flow_left
@@ -77,17 +62,17 @@ def critical(net: Net, plan: CountedPlan, kept: Kept, begin: int, makespan: floa
 
 
 @helper
-def accept(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int) -> None:
+def accept(net: Net, plan: Places, kept: Kept, first: int, last: int) -> None:
     """Time the operators that an accepted move concerns, and note what may be wrong from now on."""
     marks = kept.marks
     known, beyond = marks[AHEAD], marks[AHEAD_REACH]
     for at in range(first, last + 1 if net.model == PORT_TENSOR else 0):  # forget what sends tensors to these
         for i in range(net.ins[plan.order[at]], net.ins[plan.order[at] + 1]):
             t = net.flows[net.ins[i], TENSOR]
-            for b in range(kept.copy.shape[1]):
-                f = kept.copy[t, b]
+            for b in range(kept.sender.shape[1]):
+                f = kept.sender[t, b]
                 if f >= 0 and first <= plan.position[net.flows[f, TARGET]] <= last:
-                    kept.copy[t, b] = -1
+                    kept.sender[t, b] = -1
     marks[AHEAD], marks[AHEAD_REACH] = first, last if known > last else max(last, beyond)
     look_ahead(net, plan, kept, last)
     if last < known < len(plan.order):
@@ -107,52 +92,52 @@ def anneal_moves(
     best_device: IntArray,
 ) -> tuple[float, float]:
     """See :func:`anneal`; ``space`` holds -1. Shape (4, operators + those that change places with them)."""
-    count, marks = len(plan.order), kept.marks
+    count, marks, places = len(plan.order), kept.marks, Places(plan.order, plan.position, plan.device)
     group, old, taken, near = space[0], space[1], space[2], space[3]
-    held, begin = 0, 0
-    look_ahead(net, plan, kept, count - 1)
-    current = length_of(kept)
-    best = current
-    keep(plan, best_order, best_device)
-    for row in range(len(draws)):
-        if row % BLOCK == 0:
-            look_ahead(net, plan, kept, count - 1)
-            current = length_of(kept)
+    held, begin, current, best, accepted = 0, 0, np.inf, np.inf, True
+    for row in range(len(draws) + 1):
+        starts = row % BLOCK == 0 or row == len(draws)
+        if starts or current < best:
+            look_ahead(net, places, kept, count - 1)
+        if (accepted or starts) and marks[AHEAD] == count:
+            current, accepted = 0.0, False
+            for k in range(net.seconds.shape[1]):
+                current = max(current, kept.free[count, k])
+            if current < best:
+                best = current
+                for i in range(count):
+                    best_order[i], best_device[i] = plan.order[i], plan.device[i]
+        if row == len(draws):
+            break
+        if starts:
             begin = max(0, min(int(draws[row, 0] * count) - NEARBY // 2, count - NEARBY))
-            look_back(net, plan, kept, begin)
-            held = critical(net, plan, kept, begin, current, near)
+            look_back(net, places, kept, begin)
+            held = critical(net, places, kept, begin, current, near)
         draw = draws[row, 0]
         if held > 0 and draw < DECIDING:
             v = near[int(draw / DECIDING * held)]
         else:
             draw = (draw - DECIDING) / (1.0 - DECIDING) if held > 0 else draw
             v = plan.order[begin + int(draw * min(count, NEARBY))]
-        threshold = (current - heat[row] * np.log(max(draws[row, 4], 1e-300))) * ROUNDED
         first, last, at, size = make_move(net, plan, v, draws, row, group, old, taken)
         if first > last:
             continue
-        if overfull(plan.room):
+        value, threshold = np.inf, (current - heat[row] * np.log(max(draws[row, 4], 1e-300))) * ROUNDED
+        fits = not exceeds(plan.room.used, plan.room.capacity)
+        if fits:
+            if marks[BACK] > last:
+                look_back(net, places, kept, last + 1)
+                marks[BACK_REACH] = min(marks[BACK_REACH], first)
+            if marks[AHEAD] < first:
+                look_ahead(net, places, kept, first - 1)
+                marks[AHEAD_REACH] = max(marks[AHEAD_REACH], last)
+            value = time_between(net, places, kept, first, last, row, threshold)
+        if fits and value <= threshold:
+            accept(net, places, kept, first, last)
+            current, accepted = value, True
+        else:
             take_back(plan, v, at, group, old, size)
-            continue
-        if marks[BACK] > last:
-            look_back(net, plan, kept, last + 1)
-            marks[BACK_REACH] = min(marks[BACK_REACH], first)
-        if marks[AHEAD] < first:
-            look_ahead(net, plan, kept, first - 1)
-            marks[AHEAD_REACH] = max(marks[AHEAD_REACH], last)
-        value = time_between(net, plan, kept, first, last, row, threshold)
-        if value > threshold:
-            take_back(plan, v, at, group, old, size)
-            continue
-        accept(net, plan, kept, first, last)
-        if value < best:
-            look_ahead(net, plan, kept, count - 1)
-        current = length_of(kept) if marks[AHEAD] == count else value
-        if marks[AHEAD] == count and current < best:
-            best = current
-            keep(plan, best_order, best_device)
-    look_ahead(net, plan, kept, count - 1)
-    return best, length_of(kept)
+    return best, current
 
 
 def anneal(
@@ -185,7 +170,7 @@ class Kept(NamedTuple):
         End of every operator, and when every flow that is sent arrives. Shapes (operators,), (flows,).
     free
         When every device, send port and receive port is free before each position. Shape (operators + 1, 3 devices).
-    copy
+    sender
         For ``one_port_tensor``: the flow that sends every tensor to each device, -1 for none. Shape (tensors, devices).
     left, flow_left, free_left
         Longest paths to the end: from the start of operators and flows (0 if not sent), and from ``free``.
@@ -196,7 +181,7 @@ class Kept(NamedTuple):
     end: FloatArray
     arrived: FloatArray
     free: FloatMatrix
-    copy: IntMatrix
+    sender: IntMatrix
     left: FloatArray
     flow_left: FloatArray
     free_left: FloatMatrix
@@ -239,7 +224,7 @@ def renewed(free: FloatArray, rows: FloatMatrix, at: int) -> bool:
 
 
 @helper
-def time_between(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int, move: int, threshold: float) -> float:
+def time_between(net: Net, plan: Places, kept: Kept, first: int, last: int, move: int, threshold: float) -> float:
     """The longest path through the operators at some positions, or some value above the threshold.
 
     It is the makespan, unless that was longer before and has become shorter. Nothing is kept but in the trial's space.
@@ -247,7 +232,7 @@ def time_between(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int,
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     ins, outs = net.ins, net.outs
     order, position, device = plan.order, plan.position, plan.device
-    old, arrived, copy = kept.end, kept.arrived, kept.copy
+    old, arrived, sender = kept.end, kept.arrived, kept.sender
     left, flow_left, new, brought, sent, now = kept.left, kept.flow_left, kept.trial, kept.brought, kept.sent, kept.now
     devices, longest = seconds.shape[1], 0.0
     for i in range(3 * devices):
@@ -268,7 +253,7 @@ def time_between(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int,
                 if sent[t, k] == move:
                     ready = max(ready, brought[t, k])
                     continue
-                g = copy[t, k]
+                g = sender[t, k]
                 if g >= 0 and position[flows[g, TARGET]] < first:
                     ready = max(ready, arrived[g])
                     continue
@@ -303,11 +288,11 @@ def time_between(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int,
 
 
 @helper
-def look_ahead(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
+def look_ahead(net: Net, plan: Places, kept: Kept, until: int) -> None:
     """Time the plan up to a position, from where its times are wrong."""
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     order, position, device, marks, ins = plan.order, plan.position, plan.device, kept.marks, net.ins
-    ends, arrived, free, copy, now = kept.end, kept.arrived, kept.free, kept.copy, kept.now
+    ends, arrived, free, sender, now = kept.end, kept.arrived, kept.free, kept.sender, kept.now
     devices, first, reach = seconds.shape[1], marks[AHEAD], marks[AHEAD_REACH]
     for i in range(3 * devices if first <= until else 0):
         now[i] = free[first, i]
@@ -323,11 +308,11 @@ def look_ahead(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
             if a == k:
                 continue
             if model == PORT_TENSOR:
-                g = copy[flows[f, TENSOR], k]
+                g = sender[flows[f, TENSOR], k]
                 if g >= 0 and g != f:
                     ready = max(ready, arrived[g])
                     continue
-                copy[flows[f, TENSOR], k] = f
+                sender[flows[f, TENSOR], k] = f
             arrive = ends[u]
             if model != DELAY:
                 arrive = max(arrive, now[devices + a], now[2 * devices + k])
@@ -352,12 +337,12 @@ def look_ahead(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
 
 
 @helper
-def look_back(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
+def look_back(net: Net, plan: Places, kept: Kept, until: int) -> None:
     """Work out the paths to the end back to a position, from where they are wrong."""
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     ins, outs = net.ins, net.outs
     order, position, device, marks = plan.order, plan.position, plan.device, kept.marks
-    left, flow_left, free, copy, now = kept.left, kept.flow_left, kept.free_left, kept.copy, kept.now
+    left, flow_left, free, sender, now = kept.left, kept.flow_left, kept.free_left, kept.sender, kept.now
     devices, last, reach = seconds.shape[1], marks[BACK], marks[BACK_REACH]
     for i in range(3 * devices if last >= until else 0):
         now[i] = free[last + 1, i]
@@ -378,7 +363,7 @@ def look_back(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
             u, t, a, rest = flows[f, SOURCE], flows[f, TENSOR], device[flows[f, SOURCE]], 0.0
             if a == k:
                 continue
-            if model != PORT_TENSOR or copy[t, k] == f:
+            if model != PORT_TENSOR or sender[t, k] == f:
                 rest = left[v]
                 for j in range(outs[u], outs[u + 1] if model == PORT_TENSOR else 0):
                     w = flows[outs[j], TARGET]

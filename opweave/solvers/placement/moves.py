@@ -12,7 +12,6 @@ import numpy as np
 
 from opweave.problems.arrays import FloatCube, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.kernels import exceeds
 from opweave.solvers.loops import helper
 from opweave.solvers.placement.arrays import PORT_TENSOR, PlacementArrays
 from opweave.solvers.placement.plans import memory_used
@@ -93,6 +92,14 @@ class Room(NamedTuple):
     start: IntArray
     items: IntArray
     bytes: IntArray
+
+
+class Places(NamedTuple):
+    """The order, positions and devices of a :class:`CountedPlan`, for what needs no more."""
+
+    order: IntArray
+    position: IntArray
+    device: IntArray
 
 
 class CountedPlan(NamedTuple):
@@ -182,9 +189,9 @@ def shifted(net: Net, position: IntArray, v: int, draw: float, longest: int) -> 
 
 
 @helper
-def last_touched(net: Net, plan: CountedPlan, v: int, a: int, k: int) -> int:
+def last_touched(net: Net, places: Places, v: int, a: int, k: int) -> int:
     """The last position at which anything is sent otherwise when v moves from device a to k."""
-    position, device, flows, ins, outs, after = plan.position, plan.device, net.flows, net.ins, net.outs, net.after
+    position, device, flows, ins, outs, after = places.position, places.device, net.flows, net.ins, net.outs, net.after
     last = position[v]
     for i in range(after[v], after[v + 1]):
         last = max(last, position[after[i]])
@@ -280,19 +287,6 @@ def make_room(
 
 
 @helper
-def other_device(net: Net, device: IntArray, v: int, draw: float, near: bool) -> int:
-    """A random device, or that of a random direct predecessor or successor."""
-    first = net.before[v + 1] - net.before[v]
-    second = net.after[v + 1] - net.after[v]
-    if not near or first + second == 0:
-        return int(draw * net.seconds.shape[1])
-    pick = int(draw * (first + second))
-    if pick < first:
-        return int(device[net.before[net.before[v] + pick]])
-    return int(device[net.after[net.after[v] + pick - first]])
-
-
-@helper
 def make_move(
     net: Net,
     plan: CountedPlan,
@@ -310,39 +304,46 @@ def make_move(
     ``old``.
     """
     order, position, device, room, seconds = plan.order, plan.position, plan.device, plan.room, net.seconds
-    count, at = len(order), position[v]
+    count, at, draw, longest = len(order), position[v], draws[row, 3], LONGEST_SHIFT
     kind = KINDS[int(draws[row, 1] * len(KINDS))] if seconds.shape[1] > 1 else SHIFT
-    if kind == SHIFT:
-        to = shifted(net, position, v, draws[row, 3], LONGEST_SHIFT if draws[row, 5] < NEAR else count)
-        slide(order, position, at, to)
-        return (count, -1, at, 0) if to == at else (min(at, to), max(at, to), at, 0)
-    k = other_device(net, device, v, draws[row, 2], draws[row, 5] < 0.5)
-    if kind != STRETCH and device[v] == k:
-        return count, -1, at, 0
-    size, first = gather(net, plan, v, kind, draws[row, 3], group, taken, row), count
-    for i in range(size):
-        if seconds[group[i], k] == np.inf:
+    first, last, size, shifts = count, -1, 0, kind == SHIFT
+    if shifts:
+        longest = LONGEST_SHIFT if draws[row, 5] < NEAR else count
+    else:
+        k = int(draws[row, 2] * seconds.shape[1])  # a random device, or that of a direct predecessor or successor
+        early = net.before[v + 1] - net.before[v]
+        beside = early + net.after[v + 1] - net.after[v]
+        if draws[row, 5] < 0.5 and beside > 0:
+            pick = int(draws[row, 2] * beside)
+            k = device[net.before[net.before[v] + pick] if pick < early else net.after[net.after[v] + pick - early]]
+        if kind != STRETCH and device[v] == k:
             return count, -1, at, 0
-        if device[group[i]] != k:
-            first = min(first, position[group[i]])
-    if first == count:
-        return count, -1, at, 0
-    for i in range(size):
-        old[i] = device[group[i]]
-        if old[i] != k:
-            settle(room, device, group[i], k)
-    if room.used[k] > room.capacity[k]:
-        size = make_room(net, plan, at, k, group, old, size, taken, row)
-    last = first
-    if kind == ALONE and draws[row, 3] < SHIFTED:
-        to = shifted(net, position, v, draws[row, 3] / SHIFTED, LONGEST_SHIFT)
-        slide(order, position, at, to)
-        first, last = min(first, to), max(at, to)
+        size = gather(net, plan, v, kind, draw, group, taken, row)
+        for i in range(size):
+            if seconds[group[i], k] == np.inf:
+                return count, -1, at, 0
+            if device[group[i]] != k:
+                first = min(first, position[group[i]])
+        if first == count:
+            return count, -1, at, 0
+        for i in range(size):
+            old[i] = device[group[i]]
+            if old[i] != k:
+                settle(room, device, group[i], k)
+        if room.used[k] > room.capacity[k]:
+            size = make_room(net, plan, at, k, group, old, size, taken, row)
+        shifts, draw, last = kind == ALONE and draw < SHIFTED, draw / SHIFTED, first
+    if shifts:
+        to = shifted(net, position, v, draw, longest)
+        if to != at:
+            slide(order, position, at, to)
+            first, last = min(first, at, to), max(last, at, to)
+    places = Places(order, position, device)
     for i in range(size):
         w = group[i]
         if old[i] != device[w]:
             first = min(first, position[w])
-            last = max(last, last_touched(net, plan, w, old[i], device[w]))
+            last = max(last, last_touched(net, places, w, old[i], device[w]))
     return first, last, at, size
 
 
@@ -354,9 +355,3 @@ def take_back(plan: CountedPlan, v: int, at: int, group: IntArray, old: IntArray
     for i in range(size):
         if old[i] != device[group[i]]:
             settle(room, device, group[i], old[i])
-
-
-@helper
-def overfull(room: Room) -> bool:
-    """Whether any device exceeds its memory."""
-    return exceeds(room.used, room.capacity)

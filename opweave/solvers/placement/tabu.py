@@ -19,9 +19,10 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
+from opweave.solvers.kernels import exceeds
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import PlacementArrays, durations, reversed_net
-from opweave.solvers.placement.moves import SIZE, SOURCE, CountedPlan, Net, net_of, overfull, settle
+from opweave.solvers.placement.moves import SIZE, SOURCE, CountedPlan, Net, net_of, settle
 
 DRAWS = 4
 """Random numbers drawn for each move."""
@@ -215,7 +216,7 @@ def _judge(trial: Trial, v: int, k: int, rest: float, most: float, kicked: bool)
     if trial.front.seconds[v, k] == np.inf:
         return
     settle(plan.room, plan.device, v, k)
-    full = overfull(plan.room)
+    full = exceeds(plan.room.used, plan.room.capacity)
     settle(plan.room, plan.device, v, a)
     if full and k != a:
         return
