@@ -114,6 +114,7 @@ class WholeBytes:
             self.sets[number, each] = True
         self.room = np.asarray([int(arrays.capacity[list(each)].sum()) for each in chosen], dtype=np.int64)
         self._known: dict[tuple[PricedBlock, int, int, float, int], Ways] = {}
+        self._lengths: dict[tuple[PricedBlock, int, int], FloatArray] = {}
 
     def raise_bound(
         self, price: FloatArray, ceiling: float, seconds: Callable[[], float], report: Callable[[float], None]
@@ -135,6 +136,7 @@ class WholeBytes:
         tables = [kind.block.values for kind in chain.blocks]
         rest, room = self._rest(tables, plain), float(chain.capacity @ price)
         slack = self._slack(tables, plain, rest, ceiling)
+        visits, left = self._visits(plain), self._bytes_left()
         labels = self._first(price, ceiling)
         least, aside, ahead = 0.0, ceiling, None
         for position, kind in enumerate(chain.blocks):
@@ -157,7 +159,12 @@ class WholeBytes:
                 labels = self._hold(labels, v, labels.device)
             labels, ahead = _moved(labels, ahead), None
             total = (labels.priced + rest_priced[position][labels.device]) * (1.0 - SUMMATION)
-            alone = (labels.seconds + rest[position][labels.device]) * (1.0 - SUMMATION)
+            follows = rest[position][labels.device]
+            if visits:
+                follows = np.where(self._fits(labels, left[position]), visits[position][labels.device], np.inf).min(
+                    axis=1
+                )
+            alone = (labels.seconds + follows) * (1.0 - SUMMATION)
             sums = np.maximum(total - room * (1.0 + SUMMATION), alone)
             good = (labels.used <= self.room).all(axis=1) & (sums < aside)
             labels, sums = self._merged(labels.take(good), sums[good])
@@ -191,6 +198,66 @@ class WholeBytes:
             follows = tables[position + 1] + (found[-1] + (own[position + 1] if position + 1 < len(own) else 0.0))
             found.append(follows.min(axis=1))
         return found[::-1]
+
+    def _bytes_left(self) -> list[int]:
+        """Bytes of the operators after every milestone."""
+        chain, found = self.chain, [0]
+        for position in range(len(chain.blocks) - 1, 0, -1):
+            inside = int(self.own[chain.members[position]][chain.blocks[position].bytes > 0.0].sum())
+            ends = int(self.own[chain.milestones[position]]) if position < len(chain.milestones) else 0
+            found.append(found[-1] + inside + ends)
+        return found[::-1]
+
+    def _fits(self, labels: Labels, left: int) -> BoolArray:
+        """Whether the bytes left may lie on every set of devices, numbered by its bits. Shape (labels, sets)."""
+        fits = np.ones((len(labels.device), 1 << self.devices), dtype=np.bool_)
+        fits[:, 0] = left <= 0
+        fits[:, self.sets @ (1 << np.arange(self.devices))] = labels.used + left <= self.room
+        return fits
+
+    def _visits(self, own: FloatArray) -> list[FloatArray]:
+        """Shortest paths from every milestone that use all of a set of devices; empty if there are too many devices.
+
+        A device is used by a milestone, or by an operator with bytes in a window. Shape (devices, sets) each.
+        """
+        chain, devices = self.chain, self.devices
+        if devices > MOST_SUBSETS:
+            return []
+        needs, after = np.arange(1 << devices), np.full((devices, 1 << devices), np.inf)
+        after[:, 0] = 0.0
+        found = [after]
+        for position in range(len(chain.blocks) - 1, 0, -1):
+            kind = chain.blocks[position]
+            if position < len(own):
+                there = needs & ~(1 << np.arange(devices))[:, None]
+                after = own[position][:, None] + np.take_along_axis(after, there, axis=1)
+            before = np.full(after.shape, np.inf)
+            for inside, table in self._uses(kind).items():
+                follows = after[:, needs & ~inside]
+                before = np.minimum(before, (table[:, :, None] + follows).min(axis=1))
+            after = before
+            found.append(after)
+        return found[::-1]
+
+    def _uses(self, kind: PricedBlock) -> dict[int, FloatArray]:
+        """The least lengths of a window in which operators with bytes use all of a set of devices, by its bits."""
+        window, heavy = kind.block.window, kind.bytes > 0.0
+        single = np.repeat(kind.block.values[None], self.devices, axis=0)
+        if heavy.any():
+            for a, b in kind.pairs():
+                cells = (slice(None), *window.cells(a, b))
+                length = self._base(kind, a, b)[heavy].min(axis=0)
+                single[cells] = np.maximum(single[cells], length[:, None, None])
+        found = {0: kind.block.values}
+        for k in range(self.devices) if heavy.any() else ():
+            found |= {inside | 1 << k: np.maximum(table, single[k]) for inside, table in found.items()}
+        return found
+
+    def _base(self, kind: PricedBlock, a: int, b: int) -> FloatArray:
+        """The least lengths of a window by operator and device."""
+        if (kind, a, b) not in self._lengths:
+            self._lengths[kind, a, b] = _lengths(kind.block.window.fixed(a, b))
+        return self._lengths[kind, a, b]
 
     def _slack(
         self, tables: list[FloatArray], own: FloatArray, rest: list[FloatArray], ceiling: float
@@ -282,22 +349,25 @@ class WholeBytes:
         if key not in self._known:
             arrays = kind.block.window.fixed(a, b)
             heavy = kind.bytes > 0.0
-            levels = [_levels(length, heavy, slack) for length in self._chosen(arrays, kind.bytes, slack, choices)]
+            chosen = self._chosen(arrays, self._base(kind, a, b), kind.bytes, slack, choices)
+            levels = [_levels(length, heavy, slack) for length in chosen]
             none = Ways(np.zeros(0), np.zeros((0, *arrays.seconds.shape), dtype=np.bool_))
             self._known[key] = Ways(*(np.concatenate(columns) for columns in zip(none, *levels, strict=True)))
         return self._known[key]
 
-    def _chosen(self, arrays: PlacementArrays, bytes_: FloatArray, slack: float, most: int) -> list[FloatArray]:
+    def _chosen(
+        self, arrays: PlacementArrays, length: FloatArray, bytes_: FloatArray, slack: float, most: int
+    ) -> list[FloatArray]:
         """Lengths by operator and device for every choice of devices for the operators with most bytes."""
-        found = [_lengths(arrays)]
+        found = [length]
         for v in np.argsort(-bytes_, kind="stable")[: int((bytes_ > 0.0).sum())].tolist():
             if len(found) * self.devices > most:
                 break
             longer = list[FloatArray]()
-            for length, k in product(found, range(self.devices)):
-                if not length[v, k] < slack:
+            for known, k in product(found, range(self.devices)):
+                if not known[v, k] < slack:
                     continue
-                seconds = np.where(length < slack, arrays.seconds, np.inf)
+                seconds = np.where(known < slack, arrays.seconds, np.inf)
                 seconds[v, np.arange(self.devices) != k] = np.inf
                 longer.append(_lengths(arrays._replace(seconds=seconds)))
             found = longer
