@@ -36,8 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.critical_path import reach_of
+from opweave.solvers.placement.bounds.ways import WindowWays, lengths_of
 from opweave.solvers.rounding import SUMMATION
 
 if TYPE_CHECKING:
@@ -48,9 +47,6 @@ TRIES = (100, 1), (1_000, 16), (2_000, 64), (10_000, 64)
 """Most labels of a milestone, the others are set aside, and most choices of devices for the largest operators of a
 window between two devices, of one try after the other."""
 
-MOST_LEVELS = 8
-"""Most levels of a window's length for each choice."""
-
 MOST_SHARED = 16
 """Most parameters of several operators that count once on every device; others are divided among their users."""
 
@@ -59,16 +55,6 @@ MOST_SUBSETS = 6
 
 COMPARED = 30
 """Labels and ways that others are compared with, to drop those that are no better in any respect."""
-
-
-class Ways(NamedTuple):
-    """Ways to pass a window: least seconds, and where operators may run then.
-
-    Shapes (ways,), (ways, operators, devices).
-    """
-
-    seconds: FloatArray
-    allowed: BoolArray
 
 
 class Labels(NamedTuple):
@@ -113,8 +99,7 @@ class WholeBytes:
         for number, each in enumerate(chosen):
             self.sets[number, each] = True
         self.room = np.asarray([int(arrays.capacity[list(each)].sum()) for each in chosen], dtype=np.int64)
-        self._known: dict[tuple[PricedBlock, int, int, float, int], Ways] = {}
-        self._lengths: dict[tuple[PricedBlock, int, int], FloatArray] = {}
+        self.ways = {kind: WindowWays(kind.block.window, kind.bytes) for kind in chain.kinds}
 
     def raise_bound(
         self, price: FloatArray, ceiling: float, seconds: Callable[[], float], report: Callable[[float], None]
@@ -182,7 +167,7 @@ class WholeBytes:
         used = np.zeros((1, len(self.sets)), dtype=np.int64)
         cost = np.where(np.isfinite(self.arrays.seconds), self.chain.memory.bytes[:, None] * price, np.inf)[outside]
         if len(outside) and math.isfinite(ceiling):
-            length = _lengths(self.arrays)[outside]
+            length = lengths_of(self.arrays)[outside]
             used[0] = self.own[outside] @ self._within(length < ceiling)
         held = np.zeros((1, len(self.shared), self.devices), dtype=np.bool_)
         return Labels(np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, cost.min(axis=1).sum()), used, held)
@@ -246,18 +231,12 @@ class WholeBytes:
         if heavy.any():
             for a, b in kind.pairs():
                 cells = (slice(None), *window.cells(a, b))
-                length = self._base(kind, a, b)[heavy].min(axis=0)
+                length = self.ways[kind].length(a, b)[heavy].min(axis=0)
                 single[cells] = np.maximum(single[cells], length[:, None, None])
         found = {0: kind.block.values}
         for k in range(self.devices) if heavy.any() else ():
             found |= {inside | 1 << k: np.maximum(table, single[k]) for inside, table in found.items()}
         return found
-
-    def _base(self, kind: PricedBlock, a: int, b: int) -> FloatArray:
-        """The least lengths of a window by operator and device."""
-        if (kind, a, b) not in self._lengths:
-            self._lengths[kind, a, b] = _lengths(kind.block.window.fixed(a, b))
-        return self._lengths[kind, a, b]
 
     def _slack(
         self, tables: list[FloatArray], own: FloatArray, rest: list[FloatArray], ceiling: float
@@ -297,7 +276,7 @@ class WholeBytes:
                 continue
             if seconds() <= 0.0:
                 return None
-            ways = self._ways(kind, a, b, float(slack[a, b]), choices)
+            ways = self.ways[kind].within(a, b, float(slack[a, b]), choices)
             if not len(ways.seconds):
                 continue
             time = np.maximum(ways.seconds, kind.block.values[a, b])
@@ -343,36 +322,6 @@ class WholeBytes:
         labels = labels._replace(used=labels.used + self.own[v] * self.sets.T[device])
         return self._holding(labels, self.uses[v][None, :, None] & there[:, None, :])
 
-    def _ways(self, kind: PricedBlock, a: int, b: int, slack: float, choices: int) -> Ways:
-        """The ways of a window between two devices that take less than ``slack``."""
-        key = (kind, a, b, slack, choices)
-        if key not in self._known:
-            arrays = kind.block.window.fixed(a, b)
-            heavy = kind.bytes > 0.0
-            chosen = self._chosen(arrays, self._base(kind, a, b), kind.bytes, slack, choices)
-            levels = [_levels(length, heavy, slack) for length in chosen]
-            none = Ways(np.zeros(0), np.zeros((0, *arrays.seconds.shape), dtype=np.bool_))
-            self._known[key] = Ways(*(np.concatenate(columns) for columns in zip(none, *levels, strict=True)))
-        return self._known[key]
-
-    def _chosen(
-        self, arrays: PlacementArrays, length: FloatArray, bytes_: FloatArray, slack: float, most: int
-    ) -> list[FloatArray]:
-        """Lengths by operator and device for every choice of devices for the operators with most bytes."""
-        found = [length]
-        for v in np.argsort(-bytes_, kind="stable")[: int((bytes_ > 0.0).sum())].tolist():
-            if len(found) * self.devices > most:
-                break
-            longer = list[FloatArray]()
-            for known, k in product(found, range(self.devices)):
-                if not known[v, k] < slack:
-                    continue
-                seconds = np.where(known < slack, arrays.seconds, np.inf)
-                seconds[v, np.arange(self.devices) != k] = np.inf
-                longer.append(_lengths(arrays._replace(seconds=seconds)))
-            found = longer
-        return found
-
     def _merged(self, labels: Labels, sums: FloatArray) -> tuple[Labels, FloatArray]:
         """Labels with equal devices and bytes as one."""
         if not len(sums):
@@ -413,24 +362,6 @@ def _moved(labels: Labels, table: FloatArray | None) -> Labels:
     return moved._replace(device=device, seconds=moved.seconds + seconds, priced=moved.priced + priced)
 
 
-def _lengths(arrays: PlacementArrays) -> FloatArray:
-    """The least length of a plan with an operator on a device. Shape (operators, devices)."""
-    reach = reach_of(arrays)
-    return reach.heads + arrays.seconds + reach.tails
-
-
-def _levels(length: FloatArray, heavy: BoolArray, slack: float) -> Ways:
-    """Ways by the length of the plan, divided where lengths with operators on devices differ most."""
-    least = float(length.min(axis=1).max(initial=0.0))
-    values = np.unique(np.append(np.maximum(length[heavy], least), least))
-    values = values[values < slack]
-    begins = np.sort(np.append(0, 1 + np.argsort(-np.diff(values), kind="stable")[: MOST_LEVELS - 1]))
-    if not len(values):
-        return Ways(values, np.zeros((0, *length.shape), dtype=np.bool_))
-    last = np.append(values[begins[1:] - 1], values[-1])
-    return Ways(values[begins], length <= last[:, None, None])
-
-
 def _undominated(labels: Labels) -> BoolArray:
     """Whether labels are better than each of the first ones in some respect; later ones are dropped."""
     count = len(labels.device)
@@ -439,7 +370,7 @@ def _undominated(labels: Labels) -> BoolArray:
         if good[first]:
             worse = (labels.device == labels.device[first]) & (columns >= columns[first]).all(axis=1)
             worse &= (labels.used >= labels.used[first]).all(axis=1)
-            worse &= (labels.held <= labels.held[first]).all(axis=(1, 2))
+            worse &= (labels.held == labels.held[first]).all(axis=(1, 2))
             worse[first] = False
             good &= ~worse
     return good
