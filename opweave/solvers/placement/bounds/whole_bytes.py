@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations, product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -102,10 +102,15 @@ class WholeBytes:
         self.ways = {kind: WindowWays(kind.block.window, kind.bytes) for kind in chain.kinds}
 
     def raise_bound(
-        self, price: FloatArray, ceiling: float, seconds: Callable[[], float], report: Callable[[float], None]
+        self,
+        price: FloatArray,
+        ceiling: float,
+        seconds: Callable[[], float],
+        report: Callable[[float], None],
+        tries: Sequence[tuple[int, int]] = TRIES,
     ) -> None:
         """Report bounds, at most ``ceiling``; the prices are those at which the windows' bounds are."""
-        for most, choices in TRIES:
+        for most, choices in tries:
             bound, complete = self._bound(price, ceiling, (most, choices), seconds)
             report(bound)
             if complete or seconds() <= 0.0:
