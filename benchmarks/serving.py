@@ -30,21 +30,18 @@ def case(name: str) -> tuple[ow.ServingFlow, ow.LayerBlocks]:
     facts, known = data("helix"), data("helix")["clusters"][name]
     kinds, rates = known["kinds"], facts["rates"][known["rates"]]
     count = len(kinds)
-    between, arriving, leaving = np.full((count, count), 1e9), [1e9] * count, [1e9] * count
+    between = np.full((count, count), 1e9)
     if name == "24 in 3 regions":
         regions = facts["regions"]
         between[:] = 1.25e9
         for source, row in enumerate(regions["across"]):
             between[source, count - len(row) :] = between[count - len(row) :, source] = 1e6 * np.asarray(row)
-        arriving, leaving = ([1e6 * each for each in regions[way]] for way in ("arriving", "leaving"))
     devices = cluster(kinds, between)
     names = [device.name for device in devices.devices]
     problem = ow.ServingFlow(
         graph=ow.layer_chain(known["layers"], activation_bytes=2 * known["hidden"], token_bytes=2),
         cluster=devices,
         rates={device: rates[kind] for device, kind in zip(names, kinds, strict=True)},
-        arriving=dict(zip(names, arriving, strict=True)),
-        leaving=dict(zip(names, leaving, strict=True)),
     )
     blocks = {
         device: problem.layers[first : first + held] for device, (first, held) in zip(names, known["plan"], strict=True)

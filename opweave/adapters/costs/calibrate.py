@@ -131,7 +131,9 @@ def measure(model: ModelProto, *, threads: int = 1, repeats: int = 8) -> list[Sa
     graph = from_onnx(model)
     return [
         Sample(names[0], op.flops, moved, seconds[op.id], op.id)
-        for op, names, moved in zip(graph.operators, variants(graph), sum(bytes_moved(graph, {})).tolist(), strict=True)
+        for op, names, moved in zip(
+            graph.operators, variants(graph), np.add(*bytes_moved(graph, {})).tolist(), strict=True
+        )
         if op.id in seconds and not op.id.startswith(BEFORE)
     ]
 
