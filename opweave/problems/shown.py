@@ -143,8 +143,6 @@ def find_view(name: str, verb: str) -> Callable[..., Any] | None:
 class HasHtml:
     """A mixin: notebooks show the object as HTML."""
 
-    __slots__ = ()
-
     def _repr_html_(self) -> str:
         """What notebooks show."""
         return cast("str", self._show("html"))
@@ -160,8 +158,6 @@ class HasHtml:
 class ShownInNotebooks(HasHtml):
     """A mixin: notebooks show the object as HTML, and it writes itself to a file."""
 
-    __slots__ = ()
-
     def save(self, path: str | Path) -> Path:
         """Write it to a JSON file; return its path."""
         return cast("Path", self._show("save", path))
@@ -172,8 +168,6 @@ class Shown(ShownInNotebooks):
 
     What a verb does is looked up by the names of the object's class and its bases, so this layer knows no adapter.
     """
-
-    __slots__ = ()
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw a picture; ``path`` also writes it to a file (.png, .svg, .pdf)."""

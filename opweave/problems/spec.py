@@ -262,6 +262,14 @@ class Spec(BaseModel, metaclass=LeanMeta):
             except ValidationError as error:
                 raise refusal(error, None) from None
 
+        def model_dump(self, **options: object) -> dict[str, object]:
+            """The data as dictionaries, lists and numbers; see pydantic's method."""
+            return super().model_dump(**options)
+
+        def model_dump_json(self, **options: object) -> str:
+            """The data as JSON; see pydantic's method."""
+            return super().model_dump_json(**options)
+
     @classmethod
     def made_of(cls, **fields: Any) -> Self:
         """An object of all its fields as they are, without validation: for thousands of objects of known values."""

@@ -66,7 +66,7 @@ def solve_quick_bounds(problem: Placement, run: Run) -> Outcome:
 def workers(problem: Placement, _run: Run) -> list[Worker]:
     """Baselines and quick bounds, exact methods for special cases, searches, bounds, and engines on the whole."""
     if problem.reading is not None:
-        return by_name(problem, "stages", "highs") if problem.objective == "memory" else by_name(problem, "calls")
+        return [*by_name(problem, *(("stages", "highs") if problem.objective == "memory" else ("calls",)))]
     chained = Chained(problem)
     steps = [
         Steps("baselines", solve_baselines, problem),
