@@ -20,7 +20,6 @@ from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.memory_layout.spec import MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from tests.adapters.conftest import Run, assert_polite, write
-from tests.adapters.test_load import TABLES
 from tests.tiny import PROBLEMS
 
 MACHINES: dict[str, Any] = {
@@ -136,7 +135,16 @@ def test_problems_on_devices_need_a_cluster(opweave: Run, model: Path, word: str
     assert_polite(opweave("plan", model, "--problem", word), "this problem needs --cluster")
 
 
-@pytest.mark.parametrize(("word", "flags", "sentence"), TABLES["values"])
+@pytest.mark.parametrize(
+    ("word", "flags", "sentence"),
+    [
+        ("batched", ["--batch", "0"], "problem batched: batch should be greater than or equal to 1"),
+        ("batched", ["--memory", "none"], "memory should be 'buffers', 'additive' or 'parameters'"),
+        ("pipeline", ["--compression", "0"], "compression should be greater than or equal to 0.000001, but is 0.0"),
+        ("pipeline", ["--min-stages", "2", "--max-stages", "1"], "at least 2 stages are required, but at most 1"),
+        ("slicing", ["--geometry", "missing.json"], "there is no such file"),
+    ],
+)
 def test_values_that_do_not_fit_are_one_sentence(
     opweave: Run, model: Path, cluster: Path, word: str, flags: list[str], sentence: str
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.conftest import DATA, Run, assert_polite
-from tests.adapters.test_load import TABLES
+
 
 LINES = "id,lower,upper,size\nconv,0,2,4\nrelu,1,3,2\nadd,2,4,4\n"
 
@@ -55,7 +55,15 @@ def test_two_memories(opweave: Run, tmp_path: Path, flags: str, objective: float
     assert json.loads(done.out)["objective"] == pytest.approx(objective)
 
 
-@pytest.mark.parametrize(("flags", "sentence"), TABLES["pools"])
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ("--pool fast", "write it as NAME=BYTES@SPEED, such as fast=300KiB@400MB/s"),
+        ("--pool a=4,pric=1 --pool b=3", "pric is an unknown field; did you mean 'price'?"),
+        ("--pool a=4,price=2", "a price compares pools; leave it out where there is one"),
+        ("--objective speed", "objective should be 'arena' or 'traffic', but is 'speed'"),
+    ],
+)
 def test_pools_that_cannot_be_read(opweave: Run, tmp_path: Path, flags: str, sentence: str) -> None:
     (tmp_path / "net.csv").write_text(LINES)
     assert_polite(opweave("layout", tmp_path / "net.csv", *flags.split()), sentence)
