@@ -24,7 +24,7 @@ from opweave.problems.errors import ImplausibleWarning, OpweaveError
 from opweave.problems.plugins import import_own
 
 app = typer.Typer(
-    help="Plans how a deep-learning model runs on limited hardware, with a proved lower bound.",
+    help="Decide how a deep-learning model runs on the hardware that you have, with a proved lower bound.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -380,7 +380,7 @@ def solve_baselines(problem: MemoryLayout, run: Run) -> Outcome:
 
 BUILDERS: dict[str, tuple[Callable[[LayoutInstance], Places], str]] = {
     **{name: (partial(by_rule, rule), rule.about) for name, rule in RULES.items()},
-    "executorch": (executorch, "ExecuTorch: objects, which storages by size share in turns or in layers"),
+    "executorch": (executorch, "ExecuTorch: storages, largest first, share objects one after the other or in layers"),
 }
 
 for _name, (_build, _about) in BUILDERS.items():

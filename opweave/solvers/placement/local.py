@@ -174,7 +174,7 @@ def _round(search: LocalSearch, number: int) -> None:
 @named_solver(
     Placement,
     "tabu",
-    "tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
+    "tabu search that reinserts critical operators elsewhere, ignoring waits at ports",
     supports=SUPPORTS,
     options={"rounds": "number of rounds; 0 for as many as the time allows"},
 )
