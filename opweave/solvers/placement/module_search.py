@@ -208,8 +208,8 @@ def try_devices(
         tried += 1
         device[v] = k
         leave(net, space, v, k)
-        raise_heads(net, space.seconds, order, False, space.heads)
-        raise_heads(net, space.seconds, order, True, space.tails)
+        for side in range(2):  # a second call compiles as long again
+            raise_heads(net, space.seconds, order, side == 1, space.tails if side == 1 else space.heads)
         space.values[depth, k] = max(area, partial_bound(net, device, space, jobs))
     leave(net, space, v, -1)
     device[v] = -1

@@ -215,6 +215,8 @@ def sequence(jobs: Jobs, count: int, upper: float, budget: int) -> tuple[float, 
         jobs.lag[i, j] = 0.0
         for v in range(count):
             heads[depth + 1, v], tails[depth + 1, v] = heads[depth, v], tails[depth, v]
-        fresh = push(jobs, count, False, depth + 1, i, upper) and push(jobs, count, True, depth + 1, j, upper)
+        fresh = True
+        for side in range(2):
+            fresh = fresh and push(jobs, count, side == 1, depth + 1, j if side == 1 else i, upper)
         depth += 1 if fresh else 0
     return upper, budget
