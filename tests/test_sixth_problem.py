@@ -173,7 +173,6 @@ def test_packages_name_their_modules_as_entry_points(monkeypatch: pytest.MonkeyP
     loaded: list[str] = []
     points = [SimpleNamespace(name="mine", value="mine", load=lambda: loaded.append("mine"))]
     points.append(SimpleNamespace(name="broken", value="broken", load=lambda: 1 / 0))
-    monkeypatch.setattr(plugins, "_is_extended", lambda: True)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points if group == "opweave" else [])
     plugins.load_plugins.cache_clear()
     try:
