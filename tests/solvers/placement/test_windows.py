@@ -39,7 +39,7 @@ def test_windows_shorten_a_plan_on_one_device() -> None:
     search = empty_search(problem, Run(time_limit=20.0))
     search.consider(np.arange(search.instance.operators), search.device)
     before = search.makespan
-    reoptimise(search, Spell(search.run, 2.5))
+    reoptimise(search, Spell(search.run, 5.0))
     assert search.run.objective is not None
     assert search.run.objective < before
     assert problem.evaluate(search.run.best).feasible
