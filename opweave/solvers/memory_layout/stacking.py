@@ -133,14 +133,14 @@ def refute(now: Stack, sections: int, t: int) -> bool:
 
 
 @helper
-def _raise_earliest(space: Space, now: Stack, sections: int, j: int, t: int, offset: int) -> None:
-    """Raise a storage's earliest offset because of section t; sections whose ground rested on it are queued."""
+def _raise_earliest(space: Space, now: Stack, j: int, t: int, offset: int, low: int, high: int) -> None:
+    """Raise a storage's earliest offset, by section t (-1: none); sections whose ground rested on it are queued."""
     columns = space.columns
     values, waits, stamp, trail, scalars, queue = now.values, now.waits, now.stamp, now.trail, now.scalars, now.queue
+    sections = len(waits)
     base = SECTION_ROWS * sections
     count = columns.shape[1]
     old = values[base + EARLIEST * count + j]
-    low, high = values[LOW * sections + t], values[HIGH * sections + t]
     put_why(values, stamp, trail, scalars, base + EARLIEST * count + j, count, offset, low, high)
     for s in range(columns[FIRST, j], columns[AFTER, j]):
         if s != t and waits[s] == 0:
@@ -202,7 +202,7 @@ def settle(space: Space, now: Stack, height: int) -> bool:
                 if offset + columns[SIZE, j] > height:
                     waits[t] = 0
                     return refute(now, sections, t)
-                _raise_earliest(space, now, sections, j, t, offset)
+                _raise_earliest(space, now, j, t, offset, values[LOW * sections + t], values[HIGH * sections + t])
             if offset < least:
                 least = offset
                 lowest = 1
@@ -234,12 +234,9 @@ def foundation(space: Space, now: Stack, j: int) -> tuple[int, int]:
 @helper
 def postpone(space: Space, now: Stack, j: int, height: int) -> bool:
     """Storage j does not lie on the lowest ground: it lies upon one that is not placed yet. False if it cannot."""
-    columns = space.columns
-    members_start = space.members_start
-    values, scalars, stamp, trail, waits, queue = now.values, now.scalars, now.stamp, now.trail, now.waits, now.queue
-    sections = len(members_start) - 1
+    columns, values, scalars = space.columns, now.values, now.scalars
     count = columns.shape[1]
-    base = SECTION_ROWS * sections
+    base = SECTION_ROWS * len(now.waits)
     old = values[base + EARLIEST * count + j]
     least = FAR
     for i in range(count):
@@ -251,13 +248,7 @@ def postpone(space: Space, now: Stack, j: int, height: int) -> bool:
     offset = earliest_from(columns, j, old + least) if least < FAR else FAR
     if offset + columns[SIZE, j] > height or columns[FIXED, j] >= 0:
         return False
-    put_why(values, stamp, trail, scalars, base + EARLIEST * count + j, count, offset, low, high)
-    for s in range(columns[FIRST, j], columns[AFTER, j]):
-        if values[s] == old:
-            left = values[LOWEST * sections + s] - 1
-            put(values, stamp, trail, scalars, LOWEST * sections + s, left)
-            if left == 0:
-                wake(waits, queue, scalars, s)
+    _raise_earliest(space, now, j, -1, offset, low, high)
     return True
 
 
