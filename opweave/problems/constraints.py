@@ -245,10 +245,8 @@ class Share(_OneOnDevice):
         if not issubclass(problem.solution_type, SharesInputs) or not hasattr(problem, "batch"):
             raise ValueError(f"Share concerns parts of a batch, and {type(problem).__name__} does not split batches")
         if self.inputs > problem.batch:
-            raise ValueError(
-                f"Share asks for {self.inputs:,} inputs of {self.op!r} on {self.device!r}, but the batch is "
-                f"{problem.batch:,}"
-            )
+            asked = f"Share asks for {self.inputs:,} inputs of {self.op!r} on {self.device!r}"
+            raise ValueError(f"{asked}, but the batch is {problem.batch:,}")
 
     def violations(self, problem: AnyProblemType, solution: SharesInputs) -> Iterable[Violation]:
         there = solution.inputs_by_device().get((self.op, self.device), 0)

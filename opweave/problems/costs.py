@@ -287,9 +287,8 @@ class Costs(ShownInNotebooks, Spec):
             entry = self.table[row][column * len(self.batches) + self.batches.index(batch)]
             if entry is not None:
                 return entry
-        raise InvalidInputError(
-            f"the time of operator {operator!r} on device {device!r} for batch {batch} is not known"
-        )
+        what = f"the time of operator {operator!r} on device {device!r} for batch {batch}"
+        raise InvalidInputError(f"{what} is not known")
 
     def array(self, operators: Iterable[str], devices: Iterable[str], batch: int = 1) -> NDArray[np.float64]:
         """Seconds for some operators and devices, shape (operators, devices), read-only; NaN where unknown.
@@ -361,6 +360,6 @@ def _speeds(device: Device) -> tuple[float, float]:
     for field in ("flops_per_second", "memory_bandwidth"):
         if getattr(device, field) is None:
             raise InvalidInputError(
-                f"device {device.name!r} has no {field}; a roofline needs it: add it, or give costs"
+                f"device {device.name!r} has no {field}; a roofline needs it, so add it or give costs"
             )
     return cast("float", device.flops_per_second), cast("float", device.memory_bandwidth)

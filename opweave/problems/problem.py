@@ -206,9 +206,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
     def measure(self, solution: SolutionT, timeline: Timeline) -> int | float:
         """Say what a solution costs, in the problem's unit: the end of its timeline, unless a problem overrides it."""
         if type(self).play is Problem.play:
-            raise RuleError(
-                f"{type(self).__name__} has neither play() nor measure(); one of them says what a plan costs"
-            )
+            raise RuleError(f"{type(self).__name__} has neither play() nor measure(); one of them has to say the cost")
         return timeline.end
 
     @property

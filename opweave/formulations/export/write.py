@@ -52,9 +52,7 @@ def to_proto(program: WholeProgram, names: Sequence[str], unit: float) -> CpMode
     try:
         from ortools.sat.cp_model_pb2 import CpModelProto
     except ImportError as error:
-        raise SolverNotAvailableError(
-            "CP-SAT's format comes with ortools; to get it: pip install 'opweave[cp]'"
-        ) from error
+        raise SolverNotAvailableError("CP-SAT's format needs ortools; to get it: pip install ortools") from error
     proto = CpModelProto(name="opweave")
     for name, low, high in zip(names, program.low, program.high, strict=True):
         proto.variables.add(name=name, domain=(low, high))
@@ -209,10 +207,8 @@ def _write(model: Any, path: Path) -> ModelFile:
     formulation, whole = described(model), isinstance(model, IntervalModel)
     if whole != (path.suffix in WHOLE):
         kind, others = ("a constraint", WHOLE) if whole else ("an integer", (*LINEAR, NL))
-        raise InvalidInputError(
-            f"formulation {formulation.name!r} is {kind} program, which is written as {', '.join(others)}, not as "
-            f"{path.suffix!r}"
-        )
+        known = f"formulation {formulation.name!r} is {kind} program, which is written as {', '.join(others)}"
+        raise InvalidInputError(f"{known}, not as {path.suffix!r}")
     natural = column_names(model)
     if isinstance(model, IntervalModel):
         program = model.program()

@@ -302,10 +302,8 @@ def with_names_checked(word: str, handle: Callable[..., Any]) -> Callable[..., A
             if argument == "device":
                 what, known = "device", problem.cluster.device_index if hasattr(problem, "cluster") else {}
             if name is not None and name not in known:
-                raise InvalidInputError(
-                    f"model.{word} is given {what} {name!r:.80}, which the problem does not have"
-                    f"{did_you_mean(name, known)}"
-                )
+                unknown = f"model.{word} is given {what} {name!r:.80}, which the problem does not have"
+                raise InvalidInputError(f"{unknown}{did_you_mean(name, known)}")
         return handle(model, *names, **named)
 
     return checked

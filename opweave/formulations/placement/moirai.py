@@ -59,9 +59,9 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
         from pyomo.environ import ConcreteModel, Constraint, Expression, Objective
 
         if problem.transfers != "one_port_edge":
+            only = f"formulation {self.name!r} supports only transfers 'one_port_edge', but the problem's are"
             raise UnsupportedFeatureError(
-                f"formulation {self.name!r} supports only transfers 'one_port_edge', but the problem's are "
-                f"{problem.transfers!r}; formulation 'disjunctive' supports all of them"
+                f"{only} {problem.transfers!r}; formulation 'disjunctive' supports all of them"
             )
         self.check_problem(problem)
         instance = lower_unless_short(problem)

@@ -84,10 +84,8 @@ def row_bytes(numbers: int, name: str) -> int:
     """
     kind = number_type(name)
     if numbers % kind.numbers:
-        raise InvalidInputError(
-            f"rows of {numbers:,} numbers cannot be stored as {name.lower()}, whose blocks have {kind.numbers}; take "
-            "another type"
-        )
+        why = f"rows of {numbers:,} numbers cannot be stored as {name.lower()}, whose blocks have {kind.numbers}"
+        raise InvalidInputError(f"{why}; take another type")
     return numbers // kind.numbers * kind.bytes
 
 

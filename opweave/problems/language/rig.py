@@ -66,9 +66,7 @@ class Rig(Spec):
                 raise ValueError(f"efficiency names role {role!r}; the roles are {', '.join(get_args(Role))}")
         for name in owned:
             if owned.count(name) > 1:
-                raise ValueError(
-                    f"device {name!r} belongs to one machine, but machines lists it {owned.count(name)} times"
-                )
+                raise ValueError(f"device {name!r} belongs to one machine, not to {owned.count(name)} of them")
         for name, size in self.reserve.items():
             memory = self.cluster.devices[known[name]].memory_bytes
             if memory is not None and size > memory:

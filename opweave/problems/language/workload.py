@@ -128,10 +128,8 @@ def parts(model: LanguageModel, work: Workload) -> tuple[Part, ...]:
         When the context is longer than the model was trained for, or its cache cannot be kept in the types asked for.
     """
     if model.longest is not None and work.context > model.longest:
-        raise InvalidInputError(
-            f"{model.name}: a context of {work.context:,} tokens is requested, but the model was trained for at most "
-            f"{model.longest:,}; ask for less"
-        )
+        asked = f"{model.name}: a context of {work.context:,} tokens is requested"
+        raise InvalidInputError(f"{asked}, but the model was trained for at most {model.longest:,}; ask for less")
     caches = sum(work.held_bytes(layer.cache) for layer in model.layers)
     passed = work.tokens * max(model.hidden_bytes, LOGIT_BYTES * model.vocabulary)
     if max(caches, passed) > MAX_BYTES:

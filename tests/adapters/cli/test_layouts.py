@@ -9,7 +9,6 @@ import pytest
 
 from tests.adapters.conftest import DATA, Run, assert_polite
 
-
 LINES = "id,lower,upper,size\nconv,0,2,4\nrelu,1,3,2\nadd,2,4,4\n"
 
 
