@@ -25,9 +25,7 @@ Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ``
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -35,7 +33,7 @@ import numpy as np
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.modeling.pyomo import PyomoFormulation
-from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.modeling.rows import Scale, check_rows
 from opweave.formulations.order_arcs import ancestors, rows_of_closure
 from opweave.problems.arrays import IntArray
 from opweave.problems.errors import InfeasibleError
@@ -45,55 +43,13 @@ if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
 
-LARGEST = 2**30
-"""Largest coefficient; beyond it, the absolute tolerances of an engine would be coarser than one unit."""
-
-SLACK = 0.01
-RELATIVE_SLACK = 1e-10
-"""Largest error of an engine's bound, in units and relative to the bound."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """A scale in which one unit is ``unit`` bytes; every footprint is a multiple of ``step`` bytes.
-
-    Examples
-    --------
-    >>> scale = Scale(step=1024, unit=1024)
-    >>> scale.room(2047), scale.bound(6367.3)
-    (1024, 6520832)
-    """
-
-    step: int
-    unit: int
-
-    @classmethod
-    def of(cls, instance: OrderingInstance) -> Scale:
-        """The scale of an instance: no footprint exceeds all storages and the largest workspace together."""
-        return cls.up_to(int(instance.size.sum()) + int(instance.workspace.max(initial=0)), instance.granularity())
-
-    @classmethod
-    def up_to(cls, largest: int, step: int) -> Scale:
-        """The scale for footprints of at most ``largest`` bytes."""
-        return cls(step, step * max(1, math.ceil(largest / (step * LARGEST))))
-
-    @property
-    def whole(self) -> bool:
-        """Whether every footprint is an integer number of units."""
-        return self.unit == self.step
-
-    def room(self, limit: int) -> int:
-        """The largest footprint in bytes that a limit allows, a multiple of ``step``."""
-        return limit // self.step * self.step
-
-    def bound(self, value: float) -> int:
-        """Convert an engine's lower bound to bytes: subtract its possible error, round up to a multiple of ``step``."""
-        safe = value - SLACK - RELATIVE_SLACK * abs(value)
-        return math.ceil(safe * (self.unit / self.step)) * self.step
-
-
 ABSENT, FREE, PRESENT = 0, -1, 1
 """What is settled about T[s, j]: its value, or FREE."""
+
+
+def _scale(instance: OrderingInstance) -> Scale:
+    """The scale of an instance: no footprint exceeds all storages and the largest workspace together."""
+    return Scale.up_to(int(instance.size.sum()) + int(instance.workspace.max(initial=0)), instance.granularity())
 
 
 def residence(instance: OrderingInstance, first: IntArray, last: IntArray) -> IntArray:
@@ -165,7 +121,7 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering]):
         if limit is not None and least > limit:
             more = f"{least - limit:,} more than the limit of {limit:,}"
             raise InfeasibleError(f"every order needs at least {least:,} bytes, {more}")
-        m.scale = Scale.of(instance)
+        m.scale = _scale(instance)
         self._unit = m.scale.unit
         with PauseGC():
             self.add_sets(m, instance)
@@ -344,11 +300,11 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering]):
 
     def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
         """Convert units of the model to bytes, rounded so that a lower bound stays one."""
-        return Scale.of(lower(problem)).bound(value)
+        return _scale(lower(problem)).bound(value)
 
     def counts_units(self, problem: MemoryOrdering) -> bool:
         """Always, unless footprints are too large for the precision of engines."""
-        return Scale.of(lower(problem)).whole
+        return _scale(lower(problem)).whole
 
     @classmethod
     def tells_apart(cls, _problem: MemoryOrdering) -> bool:

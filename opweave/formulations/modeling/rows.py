@@ -209,3 +209,45 @@ def check_rows(count: int, formulation: str, limits: Limits) -> None:
             f"formulation {formulation!r} would need {count:,} rows for this problem; at most {limits.model_rows:,} "
             "are built (Limits.model_rows); use another solver or a smaller graph"
         )
+
+
+LARGEST_IN_UNITS = 2**30
+"""Largest coefficient; beyond it, the absolute tolerances of an engine would be coarser than one unit."""
+
+SLACK = 0.01
+RELATIVE_SLACK = 1e-10
+"""Largest error of an engine's bound, in units and relative to the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A scale in which one unit is ``unit`` bytes; every footprint is a multiple of ``step`` bytes.
+
+    Examples
+    --------
+    >>> scale = Scale(step=1024, unit=1024)
+    >>> scale.room(2047), scale.bound(6367.3)
+    (1024, 6520832)
+    """
+
+    step: int
+    unit: int
+
+    @classmethod
+    def up_to(cls, largest: int, step: int) -> Scale:
+        """The scale for footprints of at most ``largest`` bytes."""
+        return cls(step, step * max(1, math.ceil(largest / (step * LARGEST_IN_UNITS))))
+
+    @property
+    def whole(self) -> bool:
+        """Whether every footprint is an integer number of units."""
+        return self.unit == self.step
+
+    def room(self, limit: int) -> int:
+        """The largest footprint in bytes that a limit allows, a multiple of ``step``."""
+        return limit // self.step * self.step
+
+    def bound(self, value: float) -> int:
+        """Convert an engine's lower bound to bytes: subtract its possible error, round up to a multiple of ``step``."""
+        safe = value - SLACK - RELATIVE_SLACK * abs(value)
+        return math.ceil(safe * (self.unit / self.step)) * self.step

@@ -14,9 +14,9 @@ from typing import ClassVar
 import numpy as np
 
 from opweave.formulations.formulation import ClusterFormulation, register_formulation
-from opweave.formulations.memory_ordering.ordering_ilp import Scale
 from opweave.formulations.modeling.linear import Linear, Row, missing_handle
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.rows import Scale
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance, lower, lower_unless_short
 from opweave.formulations.placement.model import PlacementModel
 from opweave.formulations.placement.windows import Windows, messages_of, retimed
