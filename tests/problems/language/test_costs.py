@@ -144,7 +144,7 @@ def test_a_rig_is_checked() -> None:
     for field, value, words in (
         ("host", "x", "host names device 'x'"),
         ("reserve", {"cpu": 2**40}, "the reserve of device 'cpu'"),
-        ("machines", {"a": ["cpu"], "b": ["cpu"]}, "lists it 2 times"),
+        ("machines", {"a": ["cpu"], "b": ["cpu"]}, "not to 2 of them"),
         ("efficiency", {"heads": ow.Efficiency()}, "efficiency names role 'heads'"),
     ):
         with pytest.raises(ow.InvalidInputError, match=words):
