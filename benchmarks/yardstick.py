@@ -95,6 +95,8 @@ def listed_arena(path: Path, _: object) -> float:
 
 def arenas(folder: Path) -> Iterator[Entry]:
     """Model files, and those in wheels; known is the arena of the file's order by a greedy planner."""
+    if not folder.exists():
+        return
     with tempfile.TemporaryDirectory() as unpacked:
         for name, path in files_of(sorted(folder.rglob("*.whl")) or [folder], Path(unpacked)):
             yield Entry(name, partial(arena, path), partial(listed_arena, path))
