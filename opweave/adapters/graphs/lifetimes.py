@@ -61,25 +61,7 @@ def load_lifetimes(
     pools: Sequence[Pool] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> MemoryLayout:
-    """Read a layout problem from a CSV of lifetimes.
-
-    Parameters
-    ----------
-    path
-        The file (``.csv`` or ``.csv.gz``) in the format of MiniMalloc: ``id,lower,upper,size`` and, if wanted,
-        ``alignment`` and ``offset`` (fixed).
-    capacity, alignment
-        Bytes of the arena, and the alignment of all offsets in it; None for an arena that may grow.
-    pools
-        Several pools, instead of one arena.
-    limits
-        Caps on the file's size and on its rows, of which there may be as many as tensors in a graph.
-
-    Raises
-    ------
-    InvalidInputError, LimitExceededError
-        One sentence says what is wrong, where, and what to do.
-    """
+    """What :meth:`MemoryLayout.from_csv <opweave.problems.memory_layout.spec.MemoryLayout.from_csv>` does."""
     name = place(path)
     try:
         text = read_bytes(path, limits=limits).decode("utf-8-sig")

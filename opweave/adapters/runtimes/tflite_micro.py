@@ -111,5 +111,7 @@ def _offsets(path: PathLike, offsets: Mapping[str, int], limits: Limits) -> list
         )
     found = [left.pop(tensor_id(tensor, at), UNPLANNED) for at, tensor in enumerate(subgraphs[0].tensors)]
     if left:
-        raise InvalidInputError(f"{name}: the layout has an offset for {next(iter(left))!r}, which is no tensor of it")
+        raise InvalidInputError(
+            f"{name}: the layout has an offset for {next(iter(left))!r}, which is not a tensor of it"
+        )
     return found

@@ -26,6 +26,9 @@ CALLS: Mapping[str, Sequence[int]] = KINDS.table["calls"]
 IDENTIFIER = b"TFL3"
 """Bytes 4 to 7 of every file."""
 
+DEEPEST_CALLS = 32
+"""Most subgraphs that call one another, each inside the other."""
+
 _LONGEST_TEXT = 1024
 
 

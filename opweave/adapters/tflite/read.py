@@ -13,15 +13,12 @@ from opweave.adapters.files import PathLike, mapped, place
 from opweave.adapters.graphs.dims import filled
 from opweave.adapters.graphs.kinds import INPLACE_KINDS
 from opweave.adapters.runtime_answers import ask
-from opweave.adapters.tflite.model import KINDS, Subgraph, TfliteOperator, read_subgraphs
+from opweave.adapters.tflite.model import DEEPEST_CALLS, KINDS, Subgraph, TfliteOperator, read_subgraphs
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
 VIEWS, FOLDED, LOOKS, CHANGES = map(KINDS.names, ("views", "folded", "looks", "changes"))
-
-DEEPEST_CALLS = 32
-"""Most subgraphs that call one another, each inside the other."""
 
 Shapes = dict[tuple[int, int], tuple[int, ...]]
 """Shapes by positions of subgraph and tensor."""

@@ -288,8 +288,7 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         Parameters
         ----------
         path
-            The file (``.csv`` or ``.csv.gz``): the columns ``id,lower,upper,size`` and, if wanted, ``alignment`` and
-            ``offset`` (fixed).
+            The file (``.csv`` or ``.csv.gz``): ``id,lower,upper,size``, and perhaps ``alignment`` and ``offset``.
         capacity, alignment
             Bytes of the arena, and the alignment of all offsets in it; without a capacity it may grow.
         pools

@@ -105,12 +105,12 @@ def check_calls(problem: Placement) -> None:
             "of operators at the same time"
         )
     if problem.objective == "memory":
-        raise ValueError("objective='memory' leaves times aside; use another reading of transfers than 'blocking'")
+        raise ValueError("objective='memory' leaves times aside; use transfers other than 'blocking'")
     refuse_unknown("host names", "device", [host], problem.cluster.device_index, "cluster")
     if any(means(each, Precede) for each in problem.constraints):
         raise ValueError(
             "transfers='blocking' knows no Precede, because the operators of a call have one start and one end; "
-            "leave it out or use another reading of transfers"
+            "leave it out, or use another mode of transfers"
         )
 
 

@@ -8,7 +8,8 @@ import networkx as nx
 import pytest
 
 import opweave as ow
-from opweave.adapters.tflite.model import KINDS
+from opweave.adapters.tflite import layout
+from opweave.adapters.tflite.model import KINDS, Subgraph, TfliteOperator
 
 FILES = Path(__file__).parents[2] / "data/files"
 NO_RUN = ow.Limits(run_seconds=0)
@@ -136,3 +137,12 @@ def test_a_variable_is_initialised_read_and_changed_in_order() -> None:
 def test_arenas_with_several_subgraphs_are_those_of_the_micro_interpreter(name: str, head: int) -> None:
     problem = ow.runtimes.tflite_problem(FILES / f"{name}.tflite")
     assert ow.solve(problem, solver="tflm").objective == head
+
+
+def test_calls_that_multiply_are_refused_before_they_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty subgraphs, each of which runs the next one twice: a billion operators."""
+    twice = [TfliteOperator("IF", (), (), (), (k + 1, k + 1), "") for k in range(30)]
+    subgraphs = [Subgraph((), (op, op), (), ()) for op in twice] + [Subgraph((), (), (), ())]
+    monkeypatch.setattr(layout, "read_subgraphs", lambda *_: subgraphs)
+    with pytest.raises(ow.LimitExceededError, match="call one another too often"):
+        ow.runtimes.tflite_problem(FILES / "small_int8.tflite", limits=ow.Limits(operators=1000))
