@@ -19,14 +19,14 @@ def test_splitting_that_pays(problem: Placement, result: Result[Schedule]) -> No
     assert "The bottleneck is device 'a', which computes for 93.3 % of the time." in text
     assert "60 % computing on 'b'" in text
     assert "13.3 % sending" in text
-    assert "No placement can be more than 20 % shorter (by hand)." in text
+    assert "No placement can be more than 20 % better (by hand)." in text
 
 
 def test_one_device_is_the_best(problem: Placement) -> None:
     alone = result_of(problem, schedule_on(problem, dict.fromkeys(NAMES, "a")), bound=0.02)
     text = ow.explain(problem, alone.model_copy(update={"bound": alone.objective, "status": ow.Status.OPTIMAL}))
     assert "No split was found that pays: everything runs on 'a', the best single device." in text
-    assert "It is proved that no placement is shorter." in text
+    assert "It is proved that no placement is better." in text
 
 
 def test_splitting_that_does_not_pay(problem: Placement) -> None:
