@@ -233,8 +233,7 @@ def with_measured_times(
     }
     cluster, names = problem.cluster, list(problem.cluster.device_index)
     if len(names) > 1:
-        sends = np.array([[slower.get(f"{name}{SENDS}", 1.0)] for name in names])
-        rates = cluster.direct_bandwidth / sends
+        rates = cluster.direct_bandwidth / [[slower.get(f"{name}{SENDS}", 1.0)] for name in names]
         cluster = rebuilt(cluster, bandwidth=rates.tolist(), rates=None, shared=None)
     changed: Problem[Any, Any] = rebuilt(problem, costs=Costs.from_table(table), cluster=cluster)
     kept = changed.evaluate(solution)

@@ -64,7 +64,7 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opweave-"))
         stack.enter_context(dask.config.set({"temporary-directory": folder}))
-        target = stack.enter_context(_local(names, folder)) if scheduler is None else scheduler
+        target = stack.enter_context(_local(names)) if scheduler is None else scheduler
         try:
             client = stack.enter_context(Client(target, timeout=SECONDS_TO_JOIN, direct_to_workers=True))
         except (OSError, ValueError) as error:
@@ -73,20 +73,20 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
         yield client
 
 
-def _local(names: Sequence[str], folder: str) -> Any:
+def _local(names: Sequence[str]) -> Any:
     """Workers on this machine, one process and one thread each; they listen on the loopback address only.
 
     They inherit that interrupts are ignored: Ctrl-C reaches all processes of a terminal, and this one ends the others.
     """
     from distributed import Nanny, Scheduler, SpecCluster
 
-    nanny: dict[str, Any] = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None}
-    nanny |= {"silence_logs": logging.ERROR, "env": {"TMPDIR": folder}}
+    nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
+    scheduler = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
     on_main = threading.current_thread() is threading.main_thread()  # no other thread may change what signals do
     heard = signal.signal(signal.SIGINT, signal.SIG_IGN) if on_main else None
     try:
         return SpecCluster(
-            scheduler={"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard": False, "port": 0}},
+            scheduler={"cls": Scheduler, "options": scheduler},
             workers={name: {"cls": Nanny, "options": {**nanny, "name": name}} for name in names},
             silence_logs=logging.ERROR,
         )
@@ -94,7 +94,7 @@ def _local(names: Sequence[str], folder: str) -> Any:
         why = f"local workers did not start: {error} A script must start them under: if __name__ == '__main__'"
         raise EngineError(why) from None
     finally:
-        if on_main:
+        if heard is not None:
             signal.signal(signal.SIGINT, heard)
 
 

@@ -143,12 +143,14 @@ def _costs(workers: Workers, model: PathLike, dims: Mapping[str, int] | None, th
 
 def measured(file: bytes, threads: int) -> tuple[dict[str, float], str]:
     """Median seconds of a model's operators on this machine, and how they were measured; runs on a worker."""
+    from distributed import get_worker
+
     from opweave.adapters.onnx.session import profiled_run
 
     feeds = random_inputs(file, 1)[0]
     session, whole, profiles = open_part(file, threads), list[float](), []
     session.run(None, feeds)
-    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+    with tempfile.TemporaryDirectory(prefix="opweave-", dir=get_worker().local_directory) as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(file)
         for _ in range(ROUNDS):

@@ -164,7 +164,7 @@ def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: in
     Parameters
     ----------
     path
-        The model file; nodes need names.
+        The model file, in a folder that may be written to; nodes need names.
     options
         Options; they are changed to switch profiling on.
     feeds
@@ -177,7 +177,7 @@ def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: in
     EngineError
         When the runtime refuses the model or fails.
     """
-    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+    with tempfile.TemporaryDirectory(prefix="opweave-", dir=path.parent) as folder:
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
         session = open_session(path, options)

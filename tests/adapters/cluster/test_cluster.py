@@ -151,7 +151,10 @@ def test_an_interrupted_command_leaves_nothing_behind(model: Path, tmp_path: Pat
         command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, start_new_session=True, text=True
     ) as process:
         until = time.monotonic() + 30.0
-        while not list(tmp_path.glob("opweave-*/opweave-*/model.onnx")) and time.monotonic() < until:
+        while (
+            not list(tmp_path.glob("opweave-*/dask-scratch-space/worker-*/opweave-*/model.onnx"))
+            and time.monotonic() < until
+        ):
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=60)

@@ -159,7 +159,10 @@ BAD = [
     ),
     (lambda: ow.load(_open(), dims={"batch": 1}), r'give their sizes, for example dims=\{"length": 128\}'),
     (lambda: ow.load(_open(), dims={"*": True}), "it must be a whole number from 1"),
-    (lambda: ow.load(_open(), dims={"x:2": 3}), "there is no dimension 'x:2'; its open dimensions: batch, length"),
+    (
+        lambda: ow.load(_open(), dims={"x:2": 3}),
+        "there is no dimension 'x:2'; did you mean 'x:1'.*its open dimensions: batch, length",
+    ),
     (lambda: ow.load(_open(), dims={"rows": 1}), "there is no dimension 'rows'"),
     (lambda: ow.load(_open(), dims={"batch": 0}), "it must be a whole number from 1"),
     (lambda: ow.load(_open(), args=(1,)), "args and kwargs are for PyTorch modules"),
