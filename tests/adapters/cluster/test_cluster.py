@@ -147,6 +147,8 @@ def test_an_interrupted_command_leaves_nothing_behind(model: Path, tmp_path: Pat
     """Ctrl-C reaches all processes of a terminal at once."""
     command = [sys.executable, "-m", "opweave", "probe", "--local", "2", "--model", str(model), "-o", "cluster.json"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    # A shell's background job inherits that the signal is ignored, and so would the command.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, start_new_session=True, text=True
     ) as process:
