@@ -81,6 +81,7 @@ def _local(names: Sequence[str]) -> Any:
     from distributed import Nanny, Scheduler, SpecCluster
 
     nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
+    nanny["config"] = {"distributed.worker.profile.enabled": False}  # it stops every thread, a hundred times a second
     scheduler = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
     on_main = threading.current_thread() is threading.main_thread()  # no other thread may change what signals do
     heard = signal.signal(signal.SIGINT, signal.SIG_IGN) if on_main else None

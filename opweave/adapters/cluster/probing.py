@@ -188,7 +188,7 @@ def _links(
     slower = min(float(row[1, -1] / found[pair][1, -1]) for row, pair in zip(together, pairs, strict=True))
     delays, shares = {}, []
     for pair, (period, seconds, _) in found.items():
-        computing = np.maximum(still[pair[0]][0], still[pair[1]][0])
+        computing = np.maximum(still[pair[0]][1], still[pair[1]][1])
         delays[pair] = period - computing
         # the last term is the time between two inputs if messages do not keep workers from computing
         shares += ((period - np.maximum(computing, seconds)) / np.minimum(computing, seconds)).tolist()
@@ -213,7 +213,8 @@ def _links(
 def _timed(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[int]) -> list[FloatArray]:
     """Messages along chains of workers that multiply matrices, all chains at the same time.
 
-    For each chain, by size: seconds between two inputs, and median seconds of a message, with their spread.
+    For each chain, by size: seconds between two inputs, and median seconds of a message, with their spread; of a
+    product where a worker is alone. What a worker does around its product counts as the message's, so that plans know it.
     """
     plan, began = _chained(chains), time.time()
     for count in (FEWEST, MESSAGES):
@@ -224,13 +225,14 @@ def _timed(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[in
         if time.time() - began > QUICK:
             break
     ends, took = np.zeros((2, len(plan.parts), len(feeds)))
+    lasts = [part.number for part in plan.parts if RESULT in part.routes]
     for _, event in carried.events:
         if event.target is None:
             ends[event.part, event.index] = event.end
-        else:
-            took[event.target, event.index] = event.end - event.begin
+        if event.target is not None or len(lasts) == len(plan.parts):
+            took[event.part if event.target is None else event.target, event.index] = event.end - event.begin
     found = []
-    for last in (part.number for part in plan.parts if RESULT in part.routes):
+    for last in lasts:
         blocks = ends[last].reshape(len(sizes), count)
         period = (blocks[:, -1] - blocks[:, 0]) / (count - 1)
         messages = [spread_of(row) for row in took[last].reshape(len(sizes), count).tolist()]
