@@ -213,8 +213,8 @@ def _links(
 def _timed(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[int]) -> list[FloatArray]:
     """Messages along chains of workers that multiply matrices, all chains at the same time.
 
-    For each chain, by size: seconds between two inputs, and median seconds of a message, with their spread; of a
-    product where a worker is alone. What a worker does around its product counts as the message's, so that plans know it.
+    For each chain, by size: seconds between two inputs, and median seconds of a message, with their spread; seconds of
+    a product where a worker is alone. What workers do around a product thus counts as the message's, and plans know it.
     """
     plan, began = _chained(chains), time.time()
     for count in (FEWEST, MESSAGES):
