@@ -139,9 +139,8 @@ class ClusterRun:
         lines = [f"{len(self.outputs)} of {self.inputs} inputs were finished{equal}."]
         lines += [f"{taken} took over from {lost}." for lost, taken in self.moved.items()]
         lines += [f"The run ended early: {self.reason}."] if self.reason else []
-        worst = self.worst
-        if worst is not None and worst.off is not None:
-            lines.append(f"The prediction that was off most: {worst.what}, by {worst.off:+.1%}.")
+        if (worst := self.worst) is not None:
+            lines.append(f"The prediction that was off most: {worst.what}, by {worst.off or 0.0:+.1%}.")
         return "\n".join([*lines, *([self.better] if self.better else [])])
 
 
@@ -243,7 +242,6 @@ def with_measured_times(
     gain = 1.0 - float(found.objective or kept.objective) / float(kept.objective)
     if gain < 0.01:
         return "With the measured times this plan is still the best that is known, within 1 %."
-    placed = found.plan.devices_by_operator().values()
-    counts = Counter(device for devices in placed for device in devices)
+    counts = Counter(device for devices in found.plan.devices_by_operator().values() for device in devices)
     words = ", ".join(f"{count} operators on {device}" for device, count in counts.items())
     return f"With the measured times the best plan has {words}: {gain:.0%} faster."
