@@ -117,8 +117,8 @@ class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
         What delays the next input of a device. ``"overlap"``: it computes while it sends and receives. ``"sum"``: it
         does one thing at a time, so a stage takes its computing and what it receives and sends together.
     max_replicas
-        Largest number of devices of a stage. They are interchangeable (:attr:`Cluster.identical_groups`, with equal times) and take
-        turns, so each computes, sends and receives for its share of the inputs.
+        Largest number of devices of a stage. They are interchangeable (:attr:`Cluster.identical_groups`, with equal
+        times) and take turns, so each computes, sends and receives for its share of the inputs.
     inputs
         Where graph inputs arrive. ``"first"``: at the first stage, which passes them on to the stages that read them.
         ``"everywhere"``: every device has the graph inputs.
