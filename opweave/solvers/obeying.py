@@ -87,7 +87,8 @@ def solve_obeying(workers: Workers, rules: Sequence[Constraint], problem: Proble
     OpweaveError
         What the first engine raised, if no engine can take the user's rows and there is no plan.
     """
-    free = problem.under(tuple(each for each in problem.constraints if not any(each is rule for rule in rules)))
+    kept = tuple(each for each in problem.constraints if not any(each is rule for rule in rules))
+    free = problem.under(kept, checked=False)
     try:
         added = rows_on_plans(problem, run.extend, ())
         rows = rows_on_plans(problem, run.extend, rules)
@@ -134,7 +135,7 @@ def _lists(judge: Judge, free: Problem[Any, Any], problem: Problem[Any, Any], ru
             if run.should_stop():
                 return Outcome(run.termination())
             try:
-                _try(solver, judge, free.under((*free.constraints, *pinned)), run)
+                _try(solver, judge, free.under((*free.constraints, *pinned), checked=False), run)
             except ContradictionError:
                 break
     return Outcome(run.termination())
