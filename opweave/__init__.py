@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
     from opweave.adapters.onnx import *  # noqa: F403  (its names can be reached without it)
     from opweave.adapters.report.curves import progress_figure
-    from opweave.adapters.report.views import explain
+    from opweave.adapters.report.views import explain as explain
     from opweave.adapters.runtimes import *  # noqa: F403
     from opweave.adapters.torch import *  # noqa: F403
     from opweave.adapters.verify.verify import verify
