@@ -164,7 +164,7 @@ def pareto_command(
     points: int = 10,
     settings: Settings,
 ) -> int:
-    """Find plans that trade one measure against others, each with its bound; the time limit is for all together."""
+    """Find plans that trade one metric against others, each with its bound; the time limit is for all together."""
     from opweave.solvers.questions.pareto import pareto
 
     front: dict[str, Any] = {"points": points, **settings.of_solve}

@@ -74,7 +74,7 @@ class Slices(Solution):
 
 
 class Slicing(ClusterProblem, Problem[Slices, SlicingDetails]):
-    """Cut every operator over the devices so that the sum of the operators' times is smallest.
+    """Divide every operator among the devices so that the sum of the operators' times is smallest.
 
     Operators run one after another. For each operator, a device first receives the cells that its part needs and that
     it does not hold, and then computes. Graph inputs come from outside to whoever needs them, and graph outputs stay
