@@ -77,7 +77,7 @@ def pareto(
     measures
         Two or three names. One is minimised: ``"total"`` (ordering), ``"makespan"`` (placement, batched mapping),
         ``"bottleneck"``, ``"latency"`` or ``"transfers"`` (pipeline), ``"latency"`` (slicing). The others are limited:
-        ``"peak"``, the largest number of bytes that any device holds at a time, and ``"devices"``, the number of devices
+        ``"peak"``, the largest number of bytes that a device holds at a time, and ``"devices"``, the number of devices
         in use.
     points
         Largest number of points; there may be fewer.
