@@ -123,7 +123,9 @@ def _layout(
 
 
 def _beside(model: Path) -> list[str]:
-    """What the runtimes of a .tflite file need for it, as a sentence."""
+    """What the runtimes of a .tflite file need for it, and which operators of an ONNX file count, as a sentence."""
+    if family_of(model) == "onnx":
+        return ["This is for the file's own operators. 'opweave ordering' plans those of ONNX Runtime's optimiser."]
     if family_of(model) != "tflite":
         return []
     from opweave.adapters.runtimes.tflite_micro import planned_by_runtimes

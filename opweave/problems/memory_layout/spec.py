@@ -352,7 +352,7 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         sizes = ("no limit" if pool.bytes is None else f"{pool.bytes:,} bytes" for pool in self.pools)
         prices = ("" if pool.price == 1 else f" at {pool.price:,} a byte" for pool in self.pools)
         pools = (f"{pool.name} ({size}{price})" for pool, size, price in zip(self.pools, sizes, prices, strict=True))
-        return f"{self.objective}, {', '.join(pools)}"
+        return f"{self.objective}, in {', '.join(pools)}"
 
     def pool_of(self, solution: Layout, storage: str) -> str | None:
         """Name of the pool in which a layout has a storage; None if it says nothing about that."""
