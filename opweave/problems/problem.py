@@ -205,12 +205,12 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         """
         return None
 
-    def rules(self, solution: SolutionT, timeline: Timeline | None) -> Iterable[Violation]:
+    def rules(self, solution: SolutionT, timeline: Timeline | None, /) -> Iterable[Violation]:
         """Say what is wrong with a solution; where there is no timeline, why it cannot be carried out."""
         if timeline is None and type(self).play is not Problem.play:
             yield Violation(rule="unplayable", message="the solution cannot be carried out")
 
-    def measure(self, solution: SolutionT, timeline: Timeline) -> int | float:
+    def measure(self, solution: SolutionT, timeline: Timeline, /) -> int | float:
         """Say what a solution costs, in the problem's unit: the end of its timeline, unless a problem overrides it."""
         if type(self).play is Problem.play:
             raise RuleError(f"{type(self).__name__} has neither play() nor measure(); one of them has to say the cost")
