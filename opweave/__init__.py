@@ -60,6 +60,7 @@ from opweave.problems.constraints import (
 from opweave.problems.errors import (
     EngineError,
     ImplausibleWarning,
+    InfeasibleError,
     InvalidInputError,
     InvalidSpecError,
     LimitExceededError,
@@ -132,6 +133,7 @@ __all__ = [
     "Forbid",
     "Geometry",
     "ImplausibleWarning",
+    "InfeasibleError",
     "InvalidInputError",
     "InvalidSpecError",
     "LayerBlocks",
