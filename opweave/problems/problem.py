@@ -1,4 +1,4 @@
-"""The base class of the five problems, and the type of any problem."""
+"""The base class of all problems, and the type of any problem."""
 
 from __future__ import annotations
 
