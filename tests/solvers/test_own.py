@@ -24,6 +24,8 @@ PIPELINE = PROBLEMS["pipeline"].model_copy(update={"cuts": "dominators"})  # as 
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
+    ow.list_solvers()  # what opweave has, before it is copied
+    ow.list_formulations()
     monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
     known = dict(_FORMULATIONS)
     yield
