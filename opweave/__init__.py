@@ -15,9 +15,9 @@ side constraints
 solving
     ``solve``, ``list_solvers``, ``compare``, ``sweep``, ``pareto``, ``conflict``, ``constraint_table``, ``warm``
 models for other solvers, solvers of your own
-    ``list_formulations``, ``build_model``, ``write_model``, ``read_solution``, ``pymoo_problem``, ``partition_graph``;
-    ``solver_for``, ``register_solver``, ``Solver``; ``extend`` has the classes for problems and formulations of your
-    own
+    ``list_formulations``, ``build_model``, ``write_model``, ``read_solution``, ``pymoo_problem``, ``partition_graph``,
+    ``GenEFlow``; ``solver_for``, ``register_solver``, ``Solver``; ``extend`` has the classes for problems and
+    formulations of your own
 results
     ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``progress_figure``, ``verify``,
     ``load_result``; ``results`` has the classes that functions return
@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from opweave.formulations.export.write import write_model
     from opweave.formulations.expressions import express
     from opweave.formulations.pipeline.partition_graph import partition_graph
+    from opweave.formulations.slicing.geneflow import GenEFlow
     from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
     from opweave.problems.cluster import Cluster, Device
     from opweave.problems.costs import Costs, Efficiency
@@ -131,6 +132,7 @@ __all__ = [
     "Efficiency",
     "EngineError",
     "Forbid",
+    "GenEFlow",
     "Geometry",
     "ImplausibleWarning",
     "InfeasibleError",
@@ -228,6 +230,7 @@ _HOMES = {
     "formulations.export.write": ("write_model",),
     "formulations.expressions": ("express",),
     "formulations.pipeline.partition_graph": ("partition_graph",),
+    "formulations.slicing.geneflow": ("GenEFlow",),
     "problems.batched_mapping.spec": ("Batch", "BatchedMapping", "BatchedSchedule"),
     "problems.cluster": ("Cluster", "Device"),
     "problems.costs": ("Costs", "Efficiency"),
