@@ -23,4 +23,4 @@ problem = ow.Pipeline(graph=graph, cluster=cluster, costs=ow.Costs.roofline(grap
 for name in ("one_device", "by_memory", "greedy", "auto"):
     result = ow.solve(problem, solver=name, time_limit=10)
     print(f"{name:>12}: {'no plan' if result.objective is None else f'a result every {1e3 * result.objective:.1f} ms'}")
-print(ow.explain(problem, result))
+print(result.explain())

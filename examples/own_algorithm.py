@@ -46,4 +46,4 @@ for (seconds, peak), row in sorted(front.items()):
     print(f"{seconds * 1000:.1f} ms, {peak / 1e6:.0f} MB at most on a device, legal: {judged.feasible}")
 
 best = ow.solve(problem, solver="pymoo", options={"algorithm": "brkga", "generations": 40}, seed=1)
-print("brkga:", best.objective, best.status.value)
+print("brkga:", best.objective, best.status)

@@ -147,4 +147,4 @@ if __name__ == "__main__":
     )
     losses = {op: {"fp32": 0.0, "fp16": 0.1 * k, "int8": 0.5 * k} for k, op in enumerate(weights, 1)}
     result = ow.solve(MixedPrecision(graph=graph, loss=losses, memory_bytes=1300))
-    print(result.status.value, result.objective, dict(result.solution.precision))
+    print(result.status, result.objective, dict(result.solution.precision))

@@ -21,7 +21,7 @@ found = ow.sweep(
     problem, {"memory": [16 * MIB, 24 * MIB, 32 * MIB, 48 * MIB, None], "bandwidth": ["1x", "10x"]}, time_limit=5
 )
 for row in found.rows:
-    answer = row.status.value if row.objective is None else f"a result every {1e3 * row.objective:.1f} ms"
+    answer = str(row.status) if row.objective is None else f"a result every {1e3 * row.objective:.1f} ms"
     print(f"{row.values['memory'] or 'any'!s:>10} bytes, network {row.values['bandwidth']:>3}: {answer}")
 print(found.explain())
 found.plot("sweep.png")

@@ -1,4 +1,4 @@
-"""opweave plans how a deep-learning model runs on limited hardware, and bounds how far from optimal the plan is.
+"""opweave decides how a deep-learning model runs on the hardware that you have, with a proved lower bound.
 
 Everything that a user needs is a name of this module; ``help(ow.NAME)`` explains it.
 
@@ -13,15 +13,16 @@ side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
 solving
-    ``solve``, ``list_solvers``, ``warm``
+    ``solve``, ``list_solvers``, ``compare``, ``sweep``, ``pareto``, ``conflict``, ``constraint_table``, ``warm``
 models for other solvers, solvers of your own
-    ``list_formulations``, ``build_model``, ``write_model``, ``read_solution``; ``solver_for``, ``register_solver``,
-    ``Solver``; ``extend`` has the classes for problems and formulations of your own
+    ``list_formulations``, ``build_model``, ``write_model``, ``read_solution``, ``pymoo_problem``, ``partition_graph``,
+    ``GenEFlow``; ``solver_for``, ``register_solver``, ``Solver``; ``extend`` has the classes for problems and
+    formulations of your own
 results
-    ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``explain``,
-    ``progress_figure``, ``verify``, ``load_result``; ``results`` has the classes that functions return
+    ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``progress_figure``, ``verify``,
+    ``load_result``; ``results`` has the classes that functions return
 frameworks and runtimes
-    ``onnx``, ``torch``, ``keras``, ``llm``, ``runtimes``: functions that read models and carry out plans
+    ``onnx``, ``torch``, ``keras``, ``llm``, ``runtimes``, ``cluster``: functions that read models and carry out plans
 errors
     ``OpweaveError`` is the base of all of them; ``InvalidInputError`` refuses invalid data, ``RuleError`` reports an
     exception in your code
@@ -59,6 +60,7 @@ from opweave.problems.constraints import (
 from opweave.problems.errors import (
     EngineError,
     ImplausibleWarning,
+    InfeasibleError,
     InvalidInputError,
     InvalidSpecError,
     LimitExceededError,
@@ -84,13 +86,15 @@ if TYPE_CHECKING:
     from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
     from opweave.adapters.onnx import *  # noqa: F403  (its names can be reached without it)
     from opweave.adapters.report.curves import progress_figure
-    from opweave.adapters.report.views import explain
+    from opweave.adapters.report.views import explain as explain
     from opweave.adapters.runtimes import *  # noqa: F403
     from opweave.adapters.torch import *  # noqa: F403
     from opweave.adapters.verify.verify import verify
     from opweave.formulations.build import build_model, read_solution
     from opweave.formulations.export.write import write_model
     from opweave.formulations.expressions import express
+    from opweave.formulations.pipeline.partition_graph import partition_graph
+    from opweave.formulations.slicing.geneflow import GenEFlow
     from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
     from opweave.problems.cluster import Cluster, Device
     from opweave.problems.costs import Costs, Efficiency
@@ -128,8 +132,10 @@ __all__ = [
     "Efficiency",
     "EngineError",
     "Forbid",
+    "GenEFlow",
     "Geometry",
     "ImplausibleWarning",
+    "InfeasibleError",
     "InvalidInputError",
     "InvalidSpecError",
     "LayerBlocks",
@@ -177,7 +183,6 @@ __all__ = [
     "compare",
     "conflict",
     "constraint_table",
-    "explain",
     "express",
     "extend",
     "geometry",
@@ -192,6 +197,7 @@ __all__ = [
     "load_result",
     "onnx",
     "pareto",
+    "partition_graph",
     "progress_figure",
     "pymoo_problem",
     "read_solution",
@@ -223,6 +229,8 @@ _HOMES = {
     "formulations.build": ("build_model", "read_solution"),
     "formulations.export.write": ("write_model",),
     "formulations.expressions": ("express",),
+    "formulations.pipeline.partition_graph": ("partition_graph",),
+    "formulations.slicing.geneflow": ("GenEFlow",),
     "problems.batched_mapping.spec": ("Batch", "BatchedMapping", "BatchedSchedule"),
     "problems.cluster": ("Cluster", "Device"),
     "problems.costs": ("Costs", "Efficiency"),

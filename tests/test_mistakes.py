@@ -1,5 +1,6 @@
 """Mistakes that people make, each with the words that help: what was wrong, where, and what to write instead."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +63,18 @@ def written(folder: Path, name: str, content: str) -> Path:
     return path
 
 
-def timed(**table: dict[str, float]) -> ow.Placement:
+def saved(folder: Path) -> Path:
+    """The file of a result."""
+    return ow.solve(ORDER).save(folder / "result.json")
+
+
+def config(folder: Path) -> Path:
+    """The configuration of a small language model."""
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    return written(folder, "config.json", json.dumps({"model_type": "llama", "vocab_size": 100, **sizes}))
+
+
+def timed(**table: dict[str, float | str]) -> ow.Placement:
     return placed(costs=ow.Costs.from_table(table))
 
 
@@ -122,6 +134,26 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a text": (lambda folder: ow.load(written(folder, "a.txt", "name: x")), "opweave reads .onnx, .pt2"),
     "garbage": (lambda folder: ow.load(written(folder, "b.onnx", "garbage")), "export or download it again"),
     "no solution file": (lambda folder: ow.read_solution(ORDER, folder / "no.sol"), "there is no such file"),
+    "a cluster's name": (lambda _: ow.Placement(GRAPH, "home", COSTS), "write cluster=clusters.load('home')"),
+    "devices, no cluster": (lambda _: ow.Placement(GRAPH, PAIR.devices, COSTS), "write cluster=clusters.load('home')"),
+    "no costs": (lambda _: ow.Placement(GRAPH, PAIR), "write costs=Costs.roofline(graph, cluster)"),
+    "costs in a dictionary": (lambda _: placed(costs={"left": {"gpu 0": 1.0}}), "write costs=Costs.from_table("),
+    "one rate for two": (lambda _: ow.Cluster(devices=PAIR.devices, rates=["1 GB/s"]), "give one for each device"),
+    "a time of no unit": (lambda _: timed(left={"gpu 0": "3 msec"}), "a text such as '3 ms'"),
+    "bytes as a rate": (lambda _: ow.Cluster(devices=PAIR.devices, shared="1 GB"), "write it as '10 Gbit/s', '5 GB/s'"),
+    "devices for an order": (lambda _: ORDER.under([ow.Pin("left", "gpu 0")]), "MemoryOrdering has none"),
+    "a later constraint": (lambda _: PLACED.under([ow.Pin("lefft", "gpu 0")]), "did you mean 'left'?"),
+    "a later constraint alone": (lambda _: PLACED.under(ow.Pin("left", "gpu 0")), "write [Pin(...)]"),
+    "another problem's plan": (lambda _: ORDER.evaluate(ow.Stages(stages=[])), "is of type Ordering, not Stages"),
+    "a plan that is a list": (lambda _: ORDER.evaluate(["left", "right"]), "is of type Ordering, not list"),
+    "no plan": (lambda _: ow.solve(ow.MemoryOrdering(GRAPH, limit_bytes=10)).plan, "more than the limit of 10"),
+    "an axis misspelt": (lambda _: ow.sweep(PLACED, {"memroy": ["1 GB"]}), "did you mean 'memory'?"),
+    "no program for CP-SAT": (lambda folder: ow.write_model(ORDER, folder / "p.pb"), "it has 'time_indexed'"),
+    "a format of models": (lambda folder: ow.write_model(ORDER, folder / "p.xls"), "written as .mps, .lp, .nl"),
+    "a format of pictures": (lambda folder: ow.solve(ORDER).plot(folder / "x.bmp"), "use .png, .svg or .pdf"),
+    "a type of numbers": (lambda folder: ow.llm.read(config(folder), dtype="q4km"), "did you mean 'q4_k_m'?"),
+    "a result as a problem": (lambda folder: ow.load_problem(saved(folder)), "use load_result or 'opweave check'"),
+    "a card misspelt": (lambda _: ow.llm.rig_of("rtx9090:16GiB"), "did you mean 'rtx"),
 }
 
 

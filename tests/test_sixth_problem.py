@@ -75,7 +75,7 @@ def test_the_referee_by_hand() -> None:
         "'conv' cannot compute in 'fp64'",
         "'head' cannot compute in None",
     ]
-    with pytest.raises(TypeError, match="of type Precisions, not Ordering"):
+    with pytest.raises(ow.InvalidInputError, match="of type Precisions, not Ordering"):
         THREE.evaluate(ow.MemoryOrdering.solution_type(order=[]))
 
 

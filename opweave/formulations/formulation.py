@@ -387,8 +387,8 @@ def find_formulation(
         raise InvalidInputError(
             f"formulation {chosen!r} is {written}, and something else is needed here; these would do: {having}"
         )
-    of = " of whole numbers" if whole else ""
+    of = f" {chosen!r}" * bool(chosen) + " for CP-SAT" * whole
     raise InvalidInputError(
-        f"{problem.__name__} has no formulation {chosen!r}{of}; it has {having}"
-        f"{did_you_mean(chosen, names)}{why_left_out(chosen)}"
+        f"{problem.__name__} has no formulation{of}{did_you_mean(chosen, names)}{why_left_out(chosen)}"
+        f"; it has {', '.join(map(repr, names or formulation_names(problem.kind)))}"
     )

@@ -180,7 +180,9 @@ class Cluster(ShownInNotebooks, Spec):
         if count > 1 and not given:
             raise ValueError(f"{count} devices need a description of their links: bandwidth, rates or shared")
         if self.rates is not None and len(self.rates) != count:
-            raise ValueError(f"rates has {len(self.rates)} entries for {count} devices")
+            raise ValueError(
+                f"rates has {counted(len(self.rates), 'value')} for {count} devices; give one for each device"
+            )
         for what, matrix in (("bandwidth", self.bandwidth), ("latency", self.latency)):
             if not isinstance(matrix, tuple):
                 continue
@@ -188,7 +190,7 @@ class Cluster(ShownInNotebooks, Spec):
                 raise ValueError(f"{what} has {len(matrix)} rows for {count} devices")
             for index, row in enumerate(matrix):
                 if len(row) != count:
-                    raise ValueError(f"row {index} of {what} has {len(row)} entries for {count} devices")
+                    raise ValueError(f"row {index} of {what} has {counted(len(row), 'value')} for {count} devices")
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         yield None, Bare(f"{counted(len(self.devices), 'device')}: {brief([*self.device_index])[1:-1]}")

@@ -135,21 +135,24 @@ def named_code(role: str, function: object) -> str:
 
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 _SENTENCES = {
-    "int_type": "should be a whole number",
-    "int_from_float": "should be a whole number",
+    **dict.fromkeys(("int_type", "int_from_float"), "should be a whole number"),
     "float_type": "should be a number",
     "finite_number": "should be a finite number",
     "string_type": "should be a text in quotes",
     "bool_type": "should be true or false",
     "tuple_type": "should be a list",
-    "model_type": "should be an object with named fields",
-    "dict_type": "should be an object with named fields",
+    **dict.fromkeys(("model_type", "dict_type"), "should be an object with named fields"),
     "string_too_short": "should not be empty",
     "string_unicode": "should be a text without halves of characters (lone surrogates)",
 }
 """What pydantic's kinds of errors mean; a wrong value follows."""
-_MISSING = {"costs": "is missing; add it, for instance costs=Costs.roofline(graph, cluster)"}
-"""What helps with missing fields that another call makes."""
+_EXAMPLES = {
+    "graph": "graph=load('model.onnx')",
+    "cluster": "cluster=clusters.load('home')",
+    "costs": "costs=Costs.roofline(graph, cluster)",
+    "costs.table": "costs=Costs.from_table({operator: {device: seconds}})",
+}
+"""What to write for fields that another call makes, if they are missing or of another kind."""
 _PYDANTICS = frozenset(get_args(ErrorType))
 _SHOWN, _LISTED = 60, 5
 """Most characters of a wrong value, and most sentences, that a message contains."""
@@ -226,20 +229,21 @@ def sentences(error: ValidationError, data: object = None) -> Iterator[str]:
 def _sentence(each: Any, data: object, title: str) -> tuple[str, str]:
     kind, given, inner = each["type"], each.get("input"), each.get("ctx", {}).get("error")
     path, here = _place(each["loc"], data, missing=kind == "missing")
+    example = f"; write {_EXAMPLES[path]}, for instance" if path in _EXAMPLES else ""
     if isinstance(inner, ValidationError):  # a validator that itself validates: its place continues ours
         deeper, text = _sentence(inner.errors(include_url=False)[0], here, inner.title)
         return path + (f".{deeper}" if path and deeper and not deeper.startswith("[") else deeper), text
     if kind in ("value_error", "assertion_error"):
         return (f"{path}:" if path else ""), each["msg"] if inner is None else str(inner)
     if kind == "missing":
-        return path, _MISSING.get(path, "is missing; add it")
+        return path, f"is missing{example or '; add it'}"
     if kind == "too_short" and not given:
         return path, "is empty; it needs at least one entry"
     if kind == "extra_forbidden":
         near = did_you_mean(str(each["loc"][-1]), _fields(title, each["loc"][:-1]))
         return path, f"is an unknown field{near or '; remove it or check its spelling'}"
     text = re.sub("(Input|String) should", "should", _SENTENCES.get(kind, each["msg"]))
-    return path or "the value", f"{text}, but is {_shown(given)}"
+    return path or "the value", f"{text}, but is {_shown(given)}{example}"
 
 
 def _fields(title: str, place: tuple[int | str, ...]) -> set[str]:
@@ -283,11 +287,10 @@ def _place(loc: Sequence[str | int], data: object, *, missing: bool) -> tuple[st
     for position, key in enumerate(loc):
         if isinstance(data, np.ndarray):
             data = data.tolist()
-        known = False
         if isinstance(data, Mapping):
             known = key in data
-        elif isinstance(data, list | tuple):
-            known = isinstance(key, int) and key < len(data)
+        else:
+            known = isinstance(data, list | tuple) and isinstance(key, int) and key < len(data)
         if known or data is None or (missing and position == len(loc) - 1):
             path += f"[{key}]" if isinstance(key, int) else f".{key}" if path else key
         if known:
@@ -325,10 +328,8 @@ def check_plausible(what: str, field: str, values: Iterable[float | None]) -> No
     """
     given = [value for value in values if value]
     if given and max(given) > MOST.get(field, np.inf):
-        large = max(given)
-        warn_once_built(
-            f"{what}: {field} is {large:g} seconds; if you mean less, write '{large:g} us' or '{large:g} ms'"
-        )
+        large = f"{max(given):g}"
+        warn_once_built(f"{what}: {field} is {large} seconds; if you mean less, write '{large} us' or '{large} ms'")
     least, unit, meant = LEAST.get(field, (0.0, "", ""))
     if given and min(given) < least:
         small = min(given)

@@ -69,7 +69,7 @@ def layout_of(
             raise InvalidInputError(f"every device has a memory of its own; {said} (of {', '.join(map(repr, known))})")
         own, number = Pool(name=device, bytes=problem.memory_limits[device]), known[device]
     else:
-        raise InvalidInputError(f"a {type(problem).__name__} says nothing about when storages live")
+        raise InvalidInputError(f"a {type(problem).__name__} has no lifetimes; use MemoryOrdering or Placement")
     if timeline is None:
         raise InvalidInputError(f"the plan cannot be carried out: {judged.violations[0].message}")
     lives: Iterable[Life]

@@ -1,4 +1,4 @@
-"""The base class of the five problems, and the type of any problem."""
+"""The base class of all problems, and the type of any problem."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeV
 from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
 
 from opweave.problems.constraints import AnyConstraint, Colocate, Constraint, objections
-from opweave.problems.errors import RuleError
+from opweave.problems.errors import InvalidInputError, RuleError
 from opweave.problems.graph import OpGraph
 from opweave.problems.plugins import with_own
 from opweave.problems.shown import Bare, ShownInNotebooks, brief, changed_fields
@@ -124,9 +124,16 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         hidden = frozenset({"graph", "cluster", "costs", "constraints"})
         yield from ((name, Bare(text)) for name, text in changed_fields(self, without=hidden))
 
-    def under(self, constraints: Iterable[Constraint]) -> Self:
-        """The same problem with other side constraints, without checking them; what they do not touch is kept."""
-        copied = self.model_copy(update={"constraints": tuple(constraints)})
+    def under(self, constraints: Iterable[Constraint], *, checked: bool = True) -> Self:
+        """The same problem with these side constraints instead of its own; what they do not touch is kept.
+
+        Raises
+        ------
+        InvalidSpecError
+            When a constraint does not fit, unless ``checked`` is False.
+        """
+        fields = {name: getattr(self, name) for name in type(self).model_fields} | {"constraints": constraints}
+        copied = type(self)(**fields) if checked else self.model_copy(update={"constraints": tuple(constraints)})
         copied.__dict__.update({name: self.__dict__[name] for name in self._unruled if name in self.__dict__})
         return copied
 
@@ -145,7 +152,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
 
         Raises
         ------
-        TypeError
+        InvalidInputError
             When ``solution`` is not of this problem's solution type.
         InvalidInputError
             When a result has no solution.
@@ -161,12 +168,12 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
 
         Raises
         ------
-        TypeError
+        InvalidInputError
             When ``solution`` is not of this problem's solution type.
         """
         if not isinstance(solution, self.solution_type):
             needed, given = self.solution_type.__name__, type(solution).__name__
-            raise TypeError(f"the solution of a {type(self).__name__} is of type {needed}, not {given}")
+            raise InvalidInputError(f"the solution of a {type(self).__name__} is of type {needed}, not {given}")
         with collector_paused():
             replayed = self._replay(solution)
             broken = [violation for constraint in asked for violation in objections(constraint, self, solution)]
@@ -198,12 +205,12 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         """
         return None
 
-    def rules(self, solution: SolutionT, timeline: Timeline | None) -> Iterable[Violation]:
+    def rules(self, solution: SolutionT, timeline: Timeline | None, /) -> Iterable[Violation]:
         """Say what is wrong with a solution; where there is no timeline, why it cannot be carried out."""
         if timeline is None and type(self).play is not Problem.play:
             yield Violation(rule="unplayable", message="the solution cannot be carried out")
 
-    def measure(self, solution: SolutionT, timeline: Timeline) -> int | float:
+    def measure(self, solution: SolutionT, timeline: Timeline, /) -> int | float:
         """Say what a solution costs, in the problem's unit: the end of its timeline, unless a problem overrides it."""
         if type(self).play is Problem.play:
             raise RuleError(f"{type(self).__name__} has neither play() nor measure(); one of them has to say the cost")

@@ -183,7 +183,7 @@ def solution_of(given: SolutionT | HasSolution[SolutionT], kind: type[SolutionT]
     """
     held: object = getattr(given, "solution", None) if isinstance(given, WithTimeline) else given
     if held is None:
-        raise InvalidInputError("the result has no solution")
+        raise InvalidInputError(f"the result has no solution: {getattr(given, 'reason', None) or 'none was found'}")
     if not isinstance(held, kind):
         raise InvalidInputError(f"a solution of type {kind.__name__} is needed here, not {type(held).__name__}")
     return held

@@ -84,11 +84,9 @@ def refuse_unknown(
     """
     for name in names:
         if name not in known:
-            has = (
-                f"; the {whose} has {', '.join(map(repr, known))}"
-                if what == "device"
-                else f", which the {whose} does not have"
-            )
+            has = f", which the {whose} does not have"
+            if what == "device":
+                has = f"; the {whose} has {', '.join(map(repr, known))}"
             raise ValueError(f"{where} {what} {name!r}{has}{did_you_mean(name, known)}")
 
 

@@ -121,8 +121,8 @@ def start_run(problem: Problem[Any, Any], run: Run) -> None:
         return
     needed = problem.solution_type
     if not isinstance(run.start, needed):
-        given = type(run.start).__name__
-        raise InvalidInputError(f"start is of type {given}; it must be a solution of type {needed.__name__}, or None")
+        given, example = type(run.start).__name__, "such as result.plan"
+        raise InvalidInputError(f"start is of type {given}; it must be of type {needed.__name__}, {example}, or None")
     judged = problem.evaluate(run.start)
     if judged.objective is None or not judged.feasible:
         raise InvalidInputError(f"the start is not a solution: {judged.violations[0].message}")

@@ -87,16 +87,17 @@ def solve_obeying(workers: Workers, rules: Sequence[Constraint], problem: Proble
     OpweaveError
         What the first engine raised, if no engine can take the user's rows and there is no plan.
     """
-    free = problem.under(tuple(each for each in problem.constraints if not any(each is rule for rule in rules)))
+    kept = tuple(each for each in problem.constraints if not any(each is rule for rule in rules))
+    free = problem.under(kept, checked=False)
     try:
         added = rows_on_plans(problem, run.extend, ())
         rows = rows_on_plans(problem, run.extend, rules)
     except InfeasibleError:
-        return Outcome(infeasible=True, reason="a row of extend holds for no plan")
+        return Outcome(infeasible=True, reason="a constraint of extend holds for no plan")
     judge = None if rows is None or added is None else Judge(problem, tuple(rules), rows, added)
     if judge is not None and run.start is not None and run.extend is not None:
         if judge.obeys(run.start) is None:
-            raise InvalidInputError("the start does not obey the model: it breaks a row of extend")
+            raise InvalidInputError("the start does not obey the model: it violates a constraint of extend")
         judge.report(run, run.start)
     made = partial(_workers, workers, free, judge)
     if run.extend is None and (run.threads > 1 or run.executor is not None):
@@ -134,7 +135,7 @@ def _lists(judge: Judge, free: Problem[Any, Any], problem: Problem[Any, Any], ru
             if run.should_stop():
                 return Outcome(run.termination())
             try:
-                _try(solver, judge, free.under((*free.constraints, *pinned)), run)
+                _try(solver, judge, free.under((*free.constraints, *pinned), checked=False), run)
             except ContradictionError:
                 break
     return Outcome(run.termination())

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, blaming, named_code
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
@@ -99,7 +99,8 @@ def solver_for(
 
 def _called(function: Function, problem: Problem[Any, Any], run: Run) -> Outcome:
     """Call the function; a solution that it returns counts if the referee accepts it."""
-    answer = function(problem, run)
+    with blaming(named_code("the solver", function)):
+        answer = function(problem, run)
     if answer is not None and not isinstance(answer, Outcome | problem.solution_type):
         wanted, given = problem.solution_type.__name__, type(answer).__name__
         said = f"the solver returned an object of type {given}; it should return {wanted}(...), or None"
@@ -110,7 +111,5 @@ def _called(function: Function, problem: Problem[Any, Any], run: Run) -> Outcome
             reason = judged.violations[0].message if judged.violations else "it has no objective"
             return Outcome(run.termination(), reason=f"the solver returned a plan that is not valid: {reason}")
         run.found(answer, judged.objective)
-    if isinstance(answer, Outcome):
-        return answer
     nothing = None if run.candidates else "the solver returned no plan and reported none with run.found"
-    return Outcome(run.termination(), reason=nothing)
+    return answer if isinstance(answer, Outcome) else Outcome(run.termination(), reason=nothing)

@@ -86,8 +86,8 @@ def test_identical_groups():
 
 REFUSED = [
     ({"bandwidth": [[0, 1], [1, 0]]}, "bandwidth has 2 rows for 3 devices"),
-    ({"bandwidth": [[0, 1, 1], [1, 0], [1, 1, 0]]}, "row 1 of bandwidth has 2 entries for 3 devices"),
-    ({"rates": [1, 2]}, "rates has 2 entries for 3 devices"),
+    ({"bandwidth": [[0, 1, 1], [1, 0], [1, 1, 0]]}, "row 1 of bandwidth has 2 values for 3 devices"),
+    ({"rates": [1, 2]}, "rates has 2 values for 3 devices; give one for each device"),
     ({"shared": 1, "latency": [[0]]}, "latency has 1 rows for 3 devices"),
     ({}, "3 devices need a description of their links: bandwidth, rates or shared"),
     ({"shared": 1, "rates": [1, 1, 1]}, "the links are described by rates and shared; give only one of them"),

@@ -50,7 +50,8 @@ def test_problems_plans_and_judgements_survive_json(kind, data):
     if judged.details is not None:
         assert type(judged.details).model_validate_json(judged.details.model_dump_json()) == judged.details
     other = ow.Slices(devices=[], slices={}, order=[]) if kind != "slicing" else ow.Ordering(order=[])
-    with pytest.raises(TypeError, match=f"the solution of a {type(problem).__name__} is of type {type(plan).__name__}"):
+    wanted = f"the solution of a {type(problem).__name__} is of type {type(plan).__name__}"
+    with pytest.raises(ow.InvalidInputError, match=wanted):
         problem.evaluate(other)
 
 

@@ -63,7 +63,7 @@ def test_parameters_and_workspaces_have_places_too() -> None:
 
 def test_what_has_no_storages_is_refused() -> None:
     slicing = PROBLEMS["slicing"]
-    with pytest.raises(ow.InvalidInputError, match="a Slicing says nothing about when storages live"):
+    with pytest.raises(ow.InvalidInputError, match="a Slicing has no lifetimes; use MemoryOrdering"):
         ow.MemoryLayout.of(slicing, ow.solve(slicing))
     placement = PROBLEMS["placement"]
     for device, said in ((None, "name one with device="), ("f", "there is no 'f'")):

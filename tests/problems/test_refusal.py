@@ -39,8 +39,8 @@ def placed(*constraints, **fields):
         (lambda: ow.Placement(GRAPH, TWO, None, 3), "Placement takes graph, cluster, costs in this order"),
         (lambda: ow.Pin("conv1", op="conv1"), "Pin takes op, device in this order"),
         (lambda: ow.Tensor("x", 4), "Tensor takes its fields by name: Tensor(id=..., bytes=..., alias_of=...)"),
-        (ow.MemoryOrdering, "MemoryOrdering: graph is missing; add it"),
-        (lambda: ow.Placement(GRAPH, cluster=TWO), "costs is missing; add it, for instance costs=Costs.roofline("),
+        (ow.MemoryOrdering, "MemoryOrdering: graph is missing; write graph=load('model.onnx')"),
+        (lambda: ow.Placement(GRAPH, cluster=TWO), "costs is missing; write costs=Costs.roofline("),
         (
             lambda: ow.Cluster.model_validate({"devices": [{"name": "a", "memory": 8}]}),
             "devices[0].memory is an unknown field; did you mean 'memory_bytes'?",

@@ -24,6 +24,8 @@ PIPELINE = PROBLEMS["pipeline"].model_copy(update={"cuts": "dominators"})  # as 
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
+    ow.list_solvers()  # what opweave has, before it is copied
+    ow.list_formulations()
     monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
     known = dict(_FORMULATIONS)
     yield
@@ -79,6 +81,15 @@ def test_a_plan_that_is_not_valid_is_said_to_be_none():
     assert result.solution is None or result.verified
     assert "not valid" in result.reason
     assert ow.solve(ORDERING, solver="silent").status is not ow.Status.OPTIMAL
+
+
+def test_an_exception_in_a_solver_names_it():
+    @ow.solver_for(ow.MemoryOrdering)
+    def lonely(problem):
+        """It should take a run, too."""
+
+    with pytest.raises(ow.RuleError, match=r"the solver \('lonely'\) raised TypeError: .* takes 1 positional argument"):
+        ow.solve(ORDERING, solver="lonely")
 
 
 def test_one_that_asks_the_referee_takes_every_rule():

@@ -160,7 +160,7 @@ def test_a_start_that_is_no_solution_is_refused(problem) -> None:
         ({"options": {"max_states": math.nan}}, "option 'max_states' is nan"),
         ({"solver": ["exact"]}, "it must be the name of a solver"),
         ({"formulation": 3}, "formulation is 3; it must be the name of a formulation, or None"),
-        ({"start": "abc"}, "start is of type str; it must be a solution of type Ordering, or None"),
+        ({"start": "abc"}, "start is of type str; it must be of type Ordering, such as result.plan, or None"),
         ({"solver": "magic"}, "no solver 'magic'"),
         ({"solver": "rpo", "gap": 0.1}, "cannot honour 'gap'"),
         ({"solver": "rpo", "threads": 2}, "cannot honour 'threads'"),

@@ -114,7 +114,7 @@ def model_command(spec: Path, *, judge: Path | None = None, settings: Settings) 
         file = write_model(problem, output, settings.formulation)
         told = {"file": str(output), "formulation": file.formulation, "columns": file.columns, "rows": file.rows}
         if not as_json:
-            say(f"formulation {file.formulation!r}: {file.columns:,} columns, {file.rows:,} rows")
+            say(f"formulation {file.formulation!r}: {file.columns:,} variables, {file.rows:,} constraints")
             name_files([output])
     if judge is None:
         if as_json:

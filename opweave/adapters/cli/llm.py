@@ -252,5 +252,5 @@ def _shown(view: LanguageView, *, machines: bool) -> list[RenderableType]:
     for runtime in ("llama.cpp", *(() if alone else ("vLLM",))):
         line = settings[runtime]
         text = f"{runtime} cannot carry out this plan: {line['not possible']}" if isinstance(line, dict) else line
-        found.append(Text(plain(text), no_wrap=True, overflow="ignore"))  # a line that can be copied
+        found += [Text(plain(each)) for each in text.splitlines()]  # lines that can be copied
     return found

@@ -26,6 +26,7 @@ from opweave.adapters.load import load_costs
 from opweave.adapters.report.views import view_for
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
+from opweave.problems.device_sheets import CLUSTERS
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload
@@ -213,7 +214,7 @@ def _of_class(kind: type[BaseModel], names: Collection[str]) -> list[Flag]:
         inner, name = _plain(info.annotation), f"--{SHORTER.get(field, field).replace('_', '-')}"
         origin = get_origin(inner) or inner
         if field == "cluster":
-            found.append(Flag(name, field, "a file or a preset's name", str, _cluster, required=True))
+            found.append(Flag(name, field, f"a file, or a preset: {', '.join(CLUSTERS)}", str, _cluster, required=True))
         elif field == "costs":
             found.append(Flag(name, field, "a file, or roofline (the default)", str, _costs))
         elif field in SHORTER:

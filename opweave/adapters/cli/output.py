@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from opweave.adapters.cli.options import Settings
 from opweave.adapters.error_messages import plain
@@ -36,14 +37,14 @@ def stdout() -> Console:
 
 
 def say(*parts: RenderableType) -> None:
-    """Print tables, and texts as they are, line by line."""
+    """Print tables, sentences line by line, and rich's texts without breaks, so that they can be copied."""
     console = stdout()
     for part in parts:
         if isinstance(part, str):
             for line in part.splitlines():
                 console.print(plain(line), markup=False, highlight=False)
         else:
-            console.print(part)
+            console.print(part, soft_wrap=isinstance(part, Text))
 
 
 def name_files(files: Iterable[Path | None]) -> None:

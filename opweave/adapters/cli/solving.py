@@ -123,7 +123,9 @@ def _layout(
 
 
 def _beside(model: Path) -> list[str]:
-    """What the runtimes of a .tflite file need for it, as a sentence."""
+    """What the runtimes of a .tflite file need for it, and which operators of an ONNX file count, as a sentence."""
+    if family_of(model) == "onnx":
+        return ["This is for the file's own operators. 'opweave ordering' plans those of ONNX Runtime's optimiser."]
     if family_of(model) != "tflite":
         return []
     from opweave.adapters.runtimes.tflite_micro import planned_by_runtimes
@@ -164,7 +166,7 @@ def pareto_command(
     points: int = 10,
     settings: Settings,
 ) -> int:
-    """Find plans that trade one measure against others, each with its bound; the time limit is for all together."""
+    """Find plans that trade one metric against others, each with its bound; the time limit is for all together."""
     from opweave.solvers.questions.pareto import pareto
 
     front: dict[str, Any] = {"points": points, **settings.of_solve}

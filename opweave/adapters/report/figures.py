@@ -148,5 +148,5 @@ def save_figure(figure: Figure, path: PathLike) -> None:
     """
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise InvalidInputError(f"{plain(str(path))}: a picture's name ends in .png, .svg or .pdf")
+        raise InvalidInputError(f"{plain(str(path))}: this image format is not supported; use .png, .svg or .pdf")
     write_bytes(path, rendered(figure, kind))

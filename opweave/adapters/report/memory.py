@@ -98,10 +98,8 @@ class MemoryLayoutView(View[MemoryLayout, Layout, LayoutDetails]):
         return [section_of("Pools", self.details.pools, columns)]
 
     def exports(self) -> Mapping[str, object]:
-        """Offsets for runtimes, as plain data."""
-        home, plan = self.problem.pool_of, self.solution
-        places = {each.id: (home(plan, each.id) or "", plan.offset[each.id]) for each in self.problem.lifetimes}
-        return exports_of(self.problem, places)
+        """Offsets for runtimes, as plain data and as a C header."""
+        return exports_of(self.problem, self.solution)
 
     def goal(self) -> str:
         """What the offsets need."""

@@ -28,18 +28,19 @@ def write_report(view: AnyView, folder: PathLike, *, comparison: Comparison | No
     -------
     list of Path
         ``problem.json``, ``result.json`` and ``report.html``. If there is a solution, also the plan, ``trace.json``,
-        the problem's exports (for placement, ``device_map.json``) and the pictures, as PNG and SVG.
+        the problem's exports (for placement ``device_map.json``, for a layout ``arena.h``), and the pictures as PNG and
+        SVG.
 
     Raises
     ------
     InvalidInputError
         If the folder cannot be written to.
     """
-    files = {"problem.json": _json(view.problem.model_dump_json()), "result.json": _json(view.result.model_dump_json())}
+    files = {f"{name}.json": _written(getattr(view, name).model_dump_json()) for name in ("problem", "result")}
     if view.result.solution is not None:
-        files[f"{view.file}.json"] = _json(json.dumps(view.plan(), ensure_ascii=False, indent=1))
-        files["trace.json"] = _json(json.dumps(view.trace(), ensure_ascii=False))
-        files |= {name: _json(json.dumps(data, ensure_ascii=False, indent=1)) for name, data in view.exports().items()}
+        files[f"{view.file}.json"] = _written(view.plan())
+        files["trace.json"] = _written(json.dumps(view.trace(), ensure_ascii=False))
+        files |= {name: _written(data) for name, data in view.exports().items()}
         figure = view.figure()
         files |= {f"{view.file}.{kind}": rendered(figure, kind) for kind in ("png", "svg")}
     files["report.html"] = page(view, files, comparison).encode("utf-8", "backslashreplace")
@@ -49,5 +50,7 @@ def write_report(view: AnyView, folder: PathLike, *, comparison: Comparison | No
     return [place / name for name in files]
 
 
-def _json(text: str) -> bytes:
+def _written(data: object) -> bytes:
+    """A text as it is, other data as JSON."""
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=1)
     return (text + "\n").encode("utf-8")

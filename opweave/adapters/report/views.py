@@ -69,7 +69,7 @@ def explain(problem: Problem[Any, Any] | Result[Any], result: Result[Any] | None
     if isinstance(problem, Result):
         return view_alone(problem).explain()
     if result is None:
-        raise InvalidInputError("the problem alone says nothing; pass its result, too")
+        raise InvalidInputError("explain needs a result; write result = solve(problem), then result.explain()")
     return show(problem, result).explain()
 
 

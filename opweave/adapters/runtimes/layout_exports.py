@@ -18,12 +18,19 @@ from opweave.problems.words import counted
 _UNFIT = re.compile(r"[^0-9A-Za-z]+")
 
 
-def exports_of(problem: MemoryLayout, places: Mapping[str, tuple[str, int]]) -> Mapping[str, object]:
-    """What a report writes beside the plan, by file name: the bytes of every pool, and offsets by pool and storage."""
+def exports_of(problem: MemoryLayout, plan: Layout) -> Mapping[str, object]:
+    """What a report writes next to the plan, by file name: bytes of pools, offsets of storages, and a C header."""
+    places = _places(problem, plan)
     offsets: dict[str, dict[str, int]] = {pool.name: {} for pool in problem.pools}
     for storage, (pool, offset) in places.items():
         offsets[pool][storage] = offset
-    return {"offsets.json": {"bytes": _reserved(problem, places), "offsets": offsets}}
+    plain = {"bytes": _reserved(problem, places), "offsets": offsets}
+    return {"offsets.json": plain, "arena.h": c_header(problem, plan)}
+
+
+def _places(problem: MemoryLayout, plan: Layout) -> dict[str, tuple[str, int]]:
+    """Pool and offset of every storage."""
+    return {each.id: (problem.pool_of(plan, each.id) or "", plan.offset[each.id]) for each in problem.lifetimes}
 
 
 def _reserved(problem: MemoryLayout, places: Mapping[str, tuple[str, int]]) -> dict[str, int]:
@@ -73,7 +80,7 @@ def c_header(problem: MemoryLayout, layout: Layout | HasSolution[Layout], *, pre
     <BLANKLINE>
     """
     plan = solution_of(layout, Layout)
-    places = {each.id: (problem.pool_of(plan, each.id) or "", plan.offset[each.id]) for each in problem.lifetimes}
+    places = _places(problem, plan)
     names, taken = [*(pool.name for pool in problem.pools), *(each.id for each in problem.lifetimes)], UniqueNames()
     words = [taken.take(_word(f"{prefix}_{name or 'X'}")) for name in names]
     guard = f"{_word(prefix)}_LAYOUT_H"

@@ -63,7 +63,7 @@ class NamedProgram:
         for name, low, high in zip(self.rows, rows.lower.tolist(), rows.upper.tolist(), strict=True):
             kind = "E" if low == high else "L" if np.isfinite(high) else "G"
             if kind == "L" and np.isfinite(low):
-                raise InvalidInputError(f"row {name} has two different sides")
+                raise InvalidInputError(f"constraint {name} has two different sides")
             yield name, kind, (low if kind == "G" else high) + 0.0  # no negative zero
 
     def bounds(self) -> Iterator[tuple[str, float, float]]:
@@ -215,7 +215,7 @@ def named_values(names: Sequence[str], values: Mapping[str, float] | str | Path)
     if np.isnan(result).all():
         where = "the values hold" if isinstance(values, Mapping) else f"{values} holds"
         example = f", such as {in_files[0]!r}" if in_files else ""
-        raise InvalidInputError(f"{where} no value for any column of this formulation{example}")
+        raise InvalidInputError(f"{where} no value for any variable of this formulation{example}")
     return result
 
 

@@ -103,7 +103,7 @@ def _known(what: str, name: str, known: Mapping[str, int]) -> int:
 
 @register_formulation
 class Sides(Formulation[MemoryLayout, Layout]):
-    """Offsets as numbers, and a 0/1 column for each side of a pair."""
+    """Offsets as continuous variables, and a binary variable for each side of a pair."""
 
     name: ClassVar[str] = "sides"
     problem_type: ClassVar[type[MemoryLayout]] = MemoryLayout

@@ -155,7 +155,7 @@ class PyomoView:
                 low, body, high = row.to_bounded_expression()
                 repn = generate_standard_repn(body)
                 if not repn.is_linear():
-                    raise UnsupportedFeatureError(f"engines take linear models only, and row {row.name} is not")
+                    raise UnsupportedFeatureError(f"engines take linear models only, and constraint {row.name} is not")
                 terms = zip((column[id(v)] for v in repn.linear_vars), map(float, repn.linear_coefs), strict=True)
                 sides = (-np.inf if low is None else value(low), np.inf if high is None else value(high))
                 yield Row(dict(terms), sides[0] - repn.constant, sides[1] - repn.constant)

@@ -8,7 +8,7 @@ every device counts with the smallest memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-def partition_graph(problem: Pipeline) -> nx.DiGraph:
+def partition_graph(problem: Pipeline) -> nx.DiGraph[Any]:
     """The paper's graph, for any algorithm of networkx.
 
     A vertex (a, b) is the run of operators from one place of the order to another, if the smallest memory holds it. An

@@ -57,7 +57,7 @@ class AssignmentModel(PlacementModel):
 
 @register_formulation
 class Assignment(ClusterFormulation[Placement, Schedule]):
-    """The least of the most bytes on any device."""
+    """The smallest maximum of bytes on any device."""
 
     name: ClassVar[str] = "assignment"
     problem_type: ClassVar[type[Placement]] = Placement

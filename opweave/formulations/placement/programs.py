@@ -260,7 +260,7 @@ def _meeting(jobs: Sequence[Stay], things: int, before: BoolArray) -> list[tuple
 
 @register_formulation
 class Disjunctive(ColumnProgram):
-    """The paper's program with constants from the data, and rows that tighten its relaxation.
+    """The paper's program with big-M constants from the data, and constraints that tighten its relaxation.
 
     Columns: ``x`` (group of tied operators on device), ``y`` (a message goes from one device to another), ``S`` and
     ``T`` (starts of operators and messages), ``first`` and ``first_sent`` (which comes first), ``stored`` (a shared

@@ -80,7 +80,7 @@ class BlockModel(LinearModel):
 
 @register_formulation
 class FlowOfTokens(TimedFormulation[ServingFlow, LayerBlocks]):
-    """Blocks as 0/1 columns, and shares of all tokens as continuous ones."""
+    """Blocks as binary variables, and shares of all tokens as continuous ones."""
 
     name: ClassVar[str] = "token_flow"
     problem_type: ClassVar[type[ServingFlow]] = ServingFlow

@@ -126,7 +126,7 @@ class BatchedMapping(ClusterProblem, Problem[BatchedSchedule, BatchedDetails]):
         Seconds of a whole batch by operator, device and batch size. A device that lists no batch sizes supports the
         sizes whose time is known. An operator cannot run where no time is known.
     batch
-        Number of inputs to run, at most :data:`LARGEST_BATCH`.
+        Number of inputs to run, from 1 to 4,096.
     transfers
         How the inputs that pass from a batch to a batch on another device are timed. ``"delay"``: latency + their bytes
         / bandwidth. ``"delay_per_input"``: latency + the bytes of one input / bandwidth, independent of the number of

@@ -14,7 +14,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.shown import Bare, brief
 from opweave.problems.spec import Bytes, Count, Extent, Many, Operations, Spec, preset
 from opweave.problems.units import readable_bytes
-from opweave.problems.words import counted, did_you_mean
+from opweave.problems.words import counted, instead_of
 
 
 class NumberType(NamedTuple):
@@ -62,10 +62,8 @@ def number_type(name: str) -> NumberType:
     """
     found = NUMBER_TYPES.get(name.lower())
     if found is None:
-        raise InvalidInputError(
-            f"{name!r:.60} is not a number type that opweave knows{did_you_mean(name, (*NUMBER_TYPES, *MIXES))}; "
-            f"it knows {', '.join(NUMBER_TYPES)}"
-        )
+        near = instead_of(name, (*NUMBER_TYPES, *MIXES), "there are")
+        raise InvalidInputError(f"{name!r:.60} is not a number type that opweave knows{near}")
     return found
 
 

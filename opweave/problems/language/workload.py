@@ -36,8 +36,10 @@ class Workload(Spec):
         Requests in flight; each has a cache.
     batch
         Tokens of a prompt that are computed at once; llama.cpp's ``-ub``.
-    keys, values
-        Types in which keys and values are kept.
+    keys
+        Type of the keys in the cache, such as ``q8_0``.
+    values
+        Type of the values in the cache, such as ``q8_0``.
 
     Examples
     --------

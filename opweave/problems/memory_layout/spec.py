@@ -67,9 +67,9 @@ class Lifetime(Spec):
         Half-open interval in which the storage is live, in steps, seconds or any other unit that all lifetimes share. A
         storage that ends when it begins takes no space.
     bytes
-        Its size.
+        Size of the storage.
     alignment
-        Its offset is a multiple of this many bytes, which is a power of two.
+        A power of two; the offset is a multiple of it.
     pools
         Names of the pools in which it may be placed; None for all of them.
     operators
@@ -107,9 +107,9 @@ class Pool(Spec):
     name
         Unique among the pools of a problem.
     bytes
-        Its size; None if it may grow without limit.
+        Size of the pool; None if it may grow without limit.
     alignment
-        All offsets in it are multiples of this many bytes, which is a power of two.
+        A power of two; all offsets in the pool are multiples of it.
     speed
         Bytes per second that operators write and read there; None if this time does not count.
     operators
@@ -207,8 +207,8 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         Groups of storages with the same pool and the same offset. They count as one storage, from the
         first begin to the last end, with the bytes of the largest.
     objective
-        ``"arena"``: the bytes that have to be reserved, each at the price of its pool. ``"traffic"``: the seconds in
-        which all storages are written and read in their pools.
+        What is minimised. ``"arena"``: the bytes that have to be reserved, each at the price of its pool.
+        ``"traffic"``: the seconds in which all storages are written and read in their pools.
 
     Raises
     ------
@@ -352,7 +352,7 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
         sizes = ("no limit" if pool.bytes is None else f"{pool.bytes:,} bytes" for pool in self.pools)
         prices = ("" if pool.price == 1 else f" at {pool.price:,} a byte" for pool in self.pools)
         pools = (f"{pool.name} ({size}{price})" for pool, size, price in zip(self.pools, sizes, prices, strict=True))
-        return f"{self.objective}, {', '.join(pools)}"
+        return f"{self.objective}, in {', '.join(pools)}"
 
     def pool_of(self, solution: Layout, storage: str) -> str | None:
         """Name of the pool in which a layout has a storage; None if it says nothing about that."""

@@ -221,20 +221,19 @@ class MemoryOrdering(Refereed, Problem[Ordering, MemoryProfile]):
     Attributes
     ----------
     objective
-        ``"peak"``: the largest stable footprint, or the bytes live before the first step if those are more.
-        ``"total"``: the sum of the stable footprints over the steps.
+        What is minimised. ``"peak"``: the largest stable footprint, or the bytes live before the first step if those
+        are more. ``"total"``: the sum of the stable footprints over the steps.
     in_place
-        Which inputs an operator with ``inplace_ok`` may overwrite, provided that they have the size of its output and
-        are not needed later: ``"none"``; ``"first"``, only its first input; ``"any"``. An overwritten byte is counted
-        once.
+        Which inputs an operator with ``inplace_ok`` may overwrite. Such an input has the size of the output and is not
+        needed later. ``"first"``: only the first input. An overwritten byte is counted once.
     limit_bytes
         Orders that need more bytes than this are infeasible; None for no limit.
     inputs
-        ``"freed"``: a graph input is freed after its last consumer (the papers). ``"kept"``: it stays to the end.
-        ``"excluded"``: it is the caller's memory and does not count.
+        How long graph inputs are live. ``"freed"``: a graph input is freed after its last consumer (the papers).
+        ``"kept"``: it stays to the end. ``"excluded"``: it is the caller's memory and does not count.
     outputs
-        ``"kept"``: a graph output stays to the end (the papers). ``"excluded"``: it is written to the caller's memory
-        and does not count.
+        How long graph outputs are live. ``"kept"``: a graph output stays to the end (the papers). ``"excluded"``: it is
+        written to the caller's memory and does not count.
 
     Examples
     --------

@@ -106,23 +106,26 @@ class Pipeline(ClusterProblem, Problem[Stages, PipelineDetails]):
     include_compute
         Whether computing takes time. False follows the paper; then costs are ignored.
     channel
-        ``"dedicated"``: every transfer of the pipeline has a link of its own. ``"shared"``: one channel carries all
-        transfers, one at a time, so their times add up.
+        Whether transfers share a channel. ``"dedicated"``: every transfer of the pipeline has a link of its own.
+        ``"shared"``: one channel carries all transfers, one at a time, so their times add up.
     objective
-        ``"bottleneck"``: seconds between two results, which is the longest stage or transfer (with ``"shared"``: the
-        longest stage or the sum of all transfers). ``"transfers"``: the sum of all transfers. ``"latency"``: the
-        seconds that one input takes through all stages and transfers. ``"memory"``: the most bytes on any device.
+        What is minimised. ``"bottleneck"``: seconds between two results, which is the longest stage or transfer (with
+        ``"shared"``: the longest stage or the sum of all transfers). ``"transfers"``: the sum of all transfers.
+        ``"latency"``: the seconds that one input takes through all stages and transfers. ``"memory"``: the most bytes
+        on any device.
     load
-        What keeps a device from the next input. ``"overlap"``: it computes while it sends and receives. ``"sum"``: it
+        What delays the next input of a device. ``"overlap"``: it computes while it sends and receives. ``"sum"``: it
         does one thing at a time, so a stage takes its computing and what it receives and sends together.
     max_replicas
-        Most devices of a stage. They are interchangeable (:attr:`Cluster.identical_groups`, with equal times) and take
-        turns, so each computes, sends and receives for its share of the inputs.
+        Largest number of devices of a stage. They are interchangeable (:attr:`Cluster.identical_groups`, with equal
+        times) and take turns, so each computes, sends and receives for its share of the inputs.
     inputs
-        ``"first"``: graph inputs arrive at the first stage and are passed on to the stages that read them.
+        Where graph inputs arrive. ``"first"``: at the first stage, which passes them on to the stages that read them.
         ``"everywhere"``: every device has the graph inputs.
-    min_stages, max_stages
-        Smallest and largest number of stages; None for the number of devices.
+    min_stages
+        Smallest number of stages.
+    max_stages
+        Largest number of stages; None for the number of devices.
 
     Raises
     ------

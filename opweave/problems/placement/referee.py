@@ -81,7 +81,7 @@ def unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
         if name not in when:
             yield broken("missing", f"{name!r} has no start")
         elif device in costs and when[name] + costs[device] > MAX_SECONDS:
-            yield broken("unknown", f"{name!r} ends after {MAX_SECONDS:.0e} s, which is too late to count")
+            yield broken("unknown", f"{name!r} ends after {MAX_SECONDS:.0e} s, which is beyond the range of times")
     yield from wrong_names(problem.graph, problem.cluster, solution.transfers)
 
 
@@ -109,8 +109,8 @@ def check_calls(problem: Placement) -> None:
     refuse_unknown("host names", "device", [host], problem.cluster.device_index, "cluster")
     if any(means(each, Precede) for each in problem.constraints):
         raise ValueError(
-            "transfers='blocking' knows no Precede, because the operators of a call have one start and one end; "
-            "leave it out, or use another mode of transfers"
+            "Precede cannot be combined with transfers='blocking', because the operators of a call have one start and "
+            "one end; leave it out, or use other transfers"
         )
 
 

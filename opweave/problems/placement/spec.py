@@ -103,14 +103,15 @@ class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
         its accelerator does nothing else meanwhile. No data may leave a call and come back into it. The host runs any
         number of operators at the same time, and its operators use host memory directly.
     host
-        The device of ``"blocking"`` whose memory all tensors pass through; None for the other modes.
+        With ``"blocking"``, the device whose memory all tensors pass through; None for the other modes.
     max_calls
-        Most calls of each accelerator under ``"blocking"``; None for any number.
+        With ``"blocking"``, the largest number of calls of each accelerator; None for any number.
     memory
         What a device holds all the time. ``"additive"``: the parameters of its operators (a shared one counted once),
         the storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
     objective
-        ``"makespan"``: the end of the last operator. ``"memory"``: the most bytes on any device, at whatever times.
+        What is minimised. ``"makespan"``: the end of the last operator. ``"memory"``: the most bytes on any device, at
+        whatever times.
 
     Raises
     ------

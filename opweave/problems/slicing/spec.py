@@ -74,7 +74,7 @@ class Slices(Solution):
 
 
 class Slicing(ClusterProblem, Problem[Slices, SlicingDetails]):
-    """Cut every operator over the devices so that the sum of the operators' times is smallest.
+    """Divide every operator among the devices so that the sum of the operators' times is smallest.
 
     Operators run one after another. For each operator, a device first receives the cells that its part needs and that
     it does not hold, and then computes. Graph inputs come from outside to whoever needs them, and graph outputs stay
@@ -99,18 +99,17 @@ class Slicing(ClusterProblem, Problem[Slices, SlicingDetails]):
     order
         The order of the operators; None lets the solver choose. It matters only for memory.
     dimension
-        ``"free"``: each operator is cut along any dimension along which it can be cut. ``"rule"``: it is cut along the
-        dimension that the paper's rule names, into no more parts than the rule allows
-        (:mod:`opweave.problems.slicing.geometry`).
+        Who chooses the dimension of the cuts. ``"free"``: the solver, among those along which an operator can be cut.
+        ``"rule"``: the paper's rule, which also limits the number of parts (:mod:`opweave.problems.slicing.geometry`).
     transfers
-        ``"refined"``: a part receives the cells that it needs and does not hold. ``"paper"``: as printed. Parts of the
-        channels need all of every input, whatever the operator. Parts of the rows whose input was also cut along the
-        rows receive the needed rows above and below their own part, even if those do not touch it. (The paper takes the
-        larger of this and of all needed rows, held or not. That is a slip, because a single device would pay for it
-        too.)
+        Which cells a device receives. ``"refined"``: those that its part needs and that it does not hold. ``"paper"``:
+        as printed. Parts of the channels need all of every input, whatever the operator. Parts of the rows whose input
+        was also cut along the rows receive the needed rows above and below their own part, even if those do not touch
+        it. (The paper takes the larger of this and of all needed rows, held or not. That is a slip, because a single
+        device would pay for it too.)
     weights
-        ``"resident"``: a device keeps the weights of all its parts all the time. ``"streamed"``: only the weights of
-        the running operator count. A part of the rows needs all weights, a part of the channels only its share.
+        Which weights a device holds. ``"resident"``: those of all its parts, all the time. ``"streamed"``: only those
+        of the running operator. A part of the rows needs all weights, a part of the channels only its share.
 
     Raises
     ------

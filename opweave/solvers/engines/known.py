@@ -119,7 +119,7 @@ class Engine:
                 return "stopped"
             missing = task.missing_rows()
             if not len(missing):
-                raise EngineError(f"{self.name} returned a solution that breaks rows which it was given")
+                raise EngineError(f"{self.name} returned a solution that violates constraints of its model")
             work = replace(self.work(task), program=replace(work.program, rows=work.program.rows.joined(missing)))
 
     def answer(self, task: Task, work: Work) -> Ending | None:

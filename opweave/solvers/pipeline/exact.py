@@ -114,7 +114,7 @@ def _balanced(problem: Pipeline, run: Run) -> Outcome:
 def _within(problem: Pipeline, most: float, run: Run) -> tuple[Finding, Stages | None]:
     """Whether stages with at most so many bytes each have a plan, and such a plan."""
     caps = [MemoryCap(device=name, bytes=int(most)) for name in problem.cluster.device_index if most < math.inf]
-    within = problem.under((*problem.constraints, *caps))
+    within = problem.under((*problem.constraints, *caps), checked=False)
     if caps and shortage(within) is not None:
         return Finding.REFUTED, None
     instance = lower(within)

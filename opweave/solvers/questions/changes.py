@@ -18,6 +18,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.problems.spec import Spec
 from opweave.problems.units import parse_bytes, read_rate
+from opweave.problems.words import did_you_mean
 
 AnyProblem = Problem[Any, Any]
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -153,7 +154,8 @@ def _scaled(before: object, value: object) -> object:
 def _field(problem: AnyProblem, axis: str) -> str:
     name = SHORT.get(axis, axis)
     if name not in type(problem).model_fields:
-        raise InvalidInputError(f"{type(problem).__name__} has no axis {axis!r:.60}; {_axes(problem)}")
+        near = did_you_mean(axis, (*OF_CLUSTER, *SHORT, *type(problem).model_fields))
+        raise InvalidInputError(f"{type(problem).__name__} has no axis {axis!r:.60}{near or f'; {_axes(problem)}'}")
     return name
 
 

@@ -124,7 +124,7 @@ def tradeoff(problem: AnyProblem, measures: tuple[str, ...]) -> Tradeoff:
     near = "".join(did_you_mean(name, {*goals, *caps}) for name, short in names.items() if short not in {*goals, *caps})
     raise InvalidInputError(
         f"{type(problem).__name__} has no exact front over {' and '.join(map(repr, measures)):.120}{near}; it has "
-        f"{', '.join(map(repr, sets)) or 'none'}; ow.pymoo_problem searches any measures, without proofs"
+        f"{', '.join(map(repr, sets)) or 'none'}; ow.pymoo_problem searches any metrics, without proofs"
     )
 
 

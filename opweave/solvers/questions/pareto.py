@@ -1,4 +1,4 @@
-"""Which compromise? Fronts over two or three measures, each point with its bound."""
+"""Which compromise? Fronts over two or three metrics, each point with its bound."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from opweave.solvers.questions.moving_limits import MovingLimits, tradeoff
 from opweave.solvers.questions.relaxation import Series
 
 UNITS = {"peak": "bytes", "peak_bytes": "bytes", "total": "bytes", "total_bytes": "bytes", "devices": "devices"}
-"""Units of measures that are not in seconds."""
+"""Units of metrics that are not in seconds."""
 
 
 class Front(Answers):
-    """Plans of which none is better than another in all measures.
+    """Plans of which none is better than another in all metrics.
 
     Attributes
     ----------
     problem
         The problem's kind.
     measures, units
-        The measures, the minimised one first, and their units.
+        The metrics, the minimised one first, and their units.
     method
         "epsilon"; in files of version 0.2 also "nsga2".
     rows
-        The points, by the minimised measure; ``values`` has the measures of each. The bound of a row is proved: no plan
-        whose other measures are at most those of the row is below it in the minimised measure.
+        The points, by the minimised metric; ``values`` has the metrics of each. The bound of a row is proved: no plan
+        whose other metrics are at most those of the row is below it in the minimised metric.
     steps
         Every solve: ``values`` has its limits, None for no limit.
     complete
@@ -65,9 +65,9 @@ def pareto(
     executor: Executor | None = None,
     progress: Report | bool | None = None,
 ) -> Front:
-    """Find plans that trade one measure against others.
+    """Find plans that trade one metric against others.
 
-    Every point comes from a solve of its own, with its bound. :func:`~opweave.pymoo_problem` searches any measures of
+    Every point comes from a solve of its own, with its bound. :func:`~opweave.pymoo_problem` searches any metrics of
     the timeline with the algorithms of pymoo, without proofs.
 
     Parameters
@@ -77,9 +77,10 @@ def pareto(
     measures
         Two or three names. One is minimised: ``"total"`` (ordering), ``"makespan"`` (placement, batched mapping),
         ``"bottleneck"``, ``"latency"`` or ``"transfers"`` (pipeline), ``"latency"`` (slicing). The others are limited:
-        ``"peak"``, the most bytes that any device holds at a time, and ``"devices"``, the number of devices in use.
+        ``"peak"``, the largest number of bytes that a device holds at a time, and ``"devices"``, the number of devices
+        in use.
     points
-        Most points; there may be fewer.
+        Largest number of points; there may be fewer.
     solver, formulation, gap, threads, executor, options
         As in :func:`~opweave.solvers.solve.solve`, for each solve.
     time_limit
@@ -96,7 +97,7 @@ def pareto(
     Raises
     ------
     InvalidInputError
-        For measures that the problem cannot minimise or limit; the message lists the pairs that it can.
+        For metrics that the problem cannot minimise or limit; the message lists the pairs that it can.
     UnknownSolverError, SolverNotAvailableError, UnsupportedFeatureError, UnsupportedConstraintError
         When the solver does not support a request.
 
@@ -118,7 +119,7 @@ def pareto(
     ([(2.5, 5)], True)
     """
     if isinstance(measures, str) or not all(isinstance(name, str) for name in measures):
-        raise InvalidInputError(f"measures is {measures!r:.80}; it must be two or three names of measures")
+        raise InvalidInputError(f"measures is {measures!r:.80}; it must be two or three names of metrics")
     checked_whole("points", points, 1)
     end = time.perf_counter() + (checked_time_limit(time_limit) or math.inf)
     question = tradeoff(problem, tuple(measures))

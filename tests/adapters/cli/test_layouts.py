@@ -22,6 +22,7 @@ def test_lifetimes_are_planned_and_checked(opweave: Run, tmp_path: Path) -> None
     plan = json.loads((report / "layout.json").read_text())
     assert [each["offset"] + each["bytes"] <= 6 for each in plan["storages"]] == [True] * 3
     assert json.loads((report / "offsets.json").read_text())["bytes"] == {"arena": 6}
+    assert "#define OPWEAVE_ARENA_BYTES 6u" in (report / "arena.h").read_text()
     assert (report / "layout.png").read_bytes().startswith(b"\x89PNG")
     done = opweave("check", report / "problem.json", report / "result.json")
     assert done.out.startswith("valid: 6 B, as claimed")

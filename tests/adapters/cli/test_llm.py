@@ -51,6 +51,17 @@ def test_one_table_and_one_picture(
     }
 
 
+def test_command_lines_can_be_copied(opweave: Run, model: Path) -> None:
+    rig = "rtx3090:20MiB,host:1GiB@10GB/s,laptop/rtx3060ti:12MiB"
+    ended = opweave("llm", model, "--devices", rig, "--reserve", "none")
+    assert ended.status == 0, ended.err
+    first, second = (line for line in ended.out.splitlines() if line.startswith(("rpc-server", "llama-server")))
+    assert "# on laptop" in first
+    assert second.startswith("llama-server -m model.gguf -c 4096")
+    assert len(second) > 120
+    assert "-ot" in second
+
+
 def test_the_longest_context(opweave: Run, model: Path, rig: Path) -> None:
     ended = opweave("llm", model, "--devices", rig, "--context", "max", "--layers", "whole")
     assert ended.status == 0, ended.err

@@ -22,7 +22,7 @@ def test_a_problem_becomes_a_file_and_another_solver_s_answer_is_judged(
 ) -> None:
     ended = opweave("model", pipeline, "-o", tmp_path / "p.lp")
     assert (ended.status, ended.err) == (0, "")
-    assert "formulation 'flow': 17 columns, 18 rows" in ended.out
+    assert "formulation 'flow': 17 variables, 18 constraints" in ended.out
     assert "z(e,0,3)" in (tmp_path / "p.lp").read_text()
     (tmp_path / "p.sol").write_text("Optimal - objective value 4\n 1 z(e,0,3) 1 0\n")
     ended = opweave("model", pipeline, "--judge", tmp_path / "p.sol")

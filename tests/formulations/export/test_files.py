@@ -304,7 +304,7 @@ def test_values_by_name_take_both_spellings_and_pass_over_others() -> None:
 def test_what_cannot_be_read_or_written_is_refused_in_a_sentence(tmp_path) -> None:
     problem = PROBLEMS["pipeline"]
     refused = {
-        r"hold no value for any column of this formulation, such as 'z\(d,0,1\)'": {"z(e,1,9)": 1.0},
+        r"hold no value for any variable of this formulation, such as 'z\(d,0,1\)'": {"z(e,1,9)": 1.0},
         r"the value of 'z\(e,0,1\)' is nan, which is not a finite number": {"z(e,0,1)": math.nan},
         "the values hold no value": {},
         "missing.sol: there is no such file": tmp_path / "missing.sol",

@@ -110,7 +110,7 @@ def test_listed_transfers_and_missing_links_are_violations() -> None:
         ({"host": "cp"}, "the cluster has 'gpu', 'npu', 'cpu'"),
         ({"transfers": "delay"}, "host is for transfers='blocking'"),
         ({"transfers": "delay", "host": None, "max_calls": 2}, "max_calls is for"),
-        ({"constraints": [ow.Precede(before="b", after="c")]}, "knows no Precede"),
+        ({"constraints": [ow.Precede(before="b", after="c")]}, "Precede cannot be combined with"),
         ({"max_calls": 0}, "max_calls"),
     ],
 )

@@ -281,5 +281,5 @@ def test_times_beyond_all_counting():
         two(cluster=Cluster(devices=[Device(name="a"), Device(name="b")], shared=1e-300))
     late = bare(1.0).evaluate(starts(1e15))
     assert [violation.message for violation in late.violations] == [
-        "'o0' ends after 1e+15 s, which is too late to count"
+        "'o0' ends after 1e+15 s, which is beyond the range of times"
     ]

@@ -145,7 +145,7 @@ def _sections(view: AnyView, comparison: Comparison | None) -> Iterable[str]:
         rows = list(_beside(before.timeline, view.timeline))
         if rows:
             yield f"<h3>{text(before.name.capitalize())}, and this {text(view.noun)}</h3>"
-            yield _table(("measure", before.name, f"this {view.noun}", "change"), rows)
+            yield _table(("metric", before.name, f"this {view.noun}", "change"), rows)
     for section in view.sections():
         yield f"<h3>{text(section.title)}</h3>{_table(section.headings, section.rows)}"
     if comparison is not None:

@@ -75,7 +75,7 @@ def test_a_model_that_fits_nowhere_is_exit_1(opweave: Run, model: Path, costs: P
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "this problem needs --cluster: a file or a preset's name"),
+        ([], "this problem needs --cluster: a file, or a preset: moirai-inter"),
         (["--cluster", "moirai"], "neither a .json file nor a known cluster; the known ones are: moirai-inter"),
         (["--cluster", "missing.json"], "there is no such file"),
         (["--cluster", "moirai-inter", "--pin", "stem"], "--pin 'stem': write it as OPERATOR=DEVICE"),
