@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from opweave.adapters.archives import Arrays, read_arrays, sizes_given
+from opweave.adapters.archives import Arrays, read_arrays
 from opweave.adapters.cli.options import OF_ORDERS, Settings, dimensions, option_value, pairs
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, solve_and_tell, tell
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
 from opweave.adapters.formats import family_of
 from opweave.adapters.load import AnyProblem, geometry, load, load_problem
+from opweave.adapters.onnx.dims import sizes_given
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_layout.spec import MemoryLayout, Pool

@@ -57,6 +57,27 @@ def _plain() -> onnxruntime.SessionOptions:
     return options
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_sequences_are_filled_in_order_with_the_predicted_memory(tmp_path: Path, seed: int) -> None:
+    """An inserted tensor is copied, and a sequence shares those of the one that it was made of."""
+    model = net(
+        """(float[4] x) => (float[12] y, float[4] z) {
+        [empty] none = SequenceEmpty()  [a] a = Relu(x)  [b] b = Neg(x)  [c] c = Abs(x)
+        [one] s1 = SequenceInsert(none, a)  [two] s2 = SequenceInsert(s1, b)  [three] s3 = SequenceInsert(s2, c)
+        [at] z = SequenceAt(s2, last)  [all] y = ConcatFromSequence <axis = 0> (s3) }""",
+        last=np.array(1),
+    )
+    problem = ow.onnx_runtime_problem(model)
+    ordering = ow.Ordering(order=random_order(problem.graph, seed))
+    at = {name: ordering.order.index(name) for name in ordering.order}
+    assert at["empty"] < at["one"] < at["two"] < at["three"] < at["all"]
+    path = ow.reorder_onnx(model, ordering, tmp_path / "planned.onnx")
+    run = profiled_run(path, onnx_session_options(), {"x": np.array([-1, 2, -3, 4], np.float32)})
+    assert (run.order, run.live) == (ordering.order, problem.evaluate(ordering).details.stable)
+    assert run.outputs["y"].tolist() == [0, 2, 0, 4, 1, -2, 3, -4, 1, 2, 3, 4]
+    assert run.outputs["z"].tolist() == [1, -2, 3, -4]
+
+
 @pytest.mark.parametrize("kind", ["Relu", "Softmax", "Tanh", "Clip", "Exp", "Neg", "Sqrt", "Erf", "Floor"])
 def test_which_kinds_overwrite_their_input(tmp_path: Path, kind: str) -> None:
     model = net(
