@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ORDER_SHARE = 0.5
 """Share of a time limit for the order of a model whose layout is asked for."""
 
+AS_RUN = "These operators are what ONNX Runtime makes of the file, counted as it runs them; --as-is takes the file's."
+
 LIFETIMES = (".csv", ".csv.gz")
 """How files of lifetimes end."""
 
@@ -69,8 +71,9 @@ def command_of(word: str) -> Callable[..., int]:
         fields = None
         if word == "ordering" and not flags.pop("as_is", False):
             fields = _as_run(model, dims, inputs)
+        told = [AS_RUN] if fields else []
         fields = (fields or _posed(kind.model_fields, model, dims, inputs, flags)) | flags
-        return solve_and_tell(validated(kind, fields, f"problem {word}"), settings)
+        return solve_and_tell(validated(kind, fields, f"problem {word}"), settings, lambda: told)
 
     return command
 

@@ -78,6 +78,24 @@ def test_sequences_are_filled_in_order_with_the_predicted_memory(tmp_path: Path,
     assert run.outputs["z"].tolist() == [1, -2, 3, -4]
 
 
+def test_channels_that_are_padded_to_blocks_are_counted(tmp_path: Path) -> None:
+    """Twenty channels are brought into blocks of 8 or 16, which the last one does not fill."""
+    text = """(float[1, 20, 9, 9] x) => (float[1, 32, 9, 9] y) {
+        a = Relu(x)  b = Conv <pads = [1, 1, 1, 1]> (a, w)  c = LeakyRelu(b)  d = Conv <pads = [1, 1, 1, 1]> (c, v)
+        y = Sigmoid(d) }"""
+    draw = np.random.default_rng(0)
+    weights = {name: draw.random((32, size, 3, 3), np.float32) for name, size in (("w", 20), ("v", 32))}
+    path = ow.onnx.optimize(net(text, **weights), tmp_path / "blocks.onnx")
+    problem = ow.onnx_runtime_problem(path)
+    padded = [op.outputs[0] for op in problem.graph.operators if op.kind == "ReorderInput"]
+    if not padded:
+        pytest.skip("this processor has no blocks of channels")
+    made = next(tensor.bytes for tensor in problem.graph.tensors if tensor.id in padded)
+    assert made in (4 * 24 * 81, 4 * 32 * 81)
+    memory = ow.verify(path, ow.solve(problem)).memory
+    assert memory is not None and memory.equal_steps == len(memory.predicted) == len(problem.graph.operators)
+
+
 @pytest.mark.parametrize("kind", ["Relu", "Softmax", "Tanh", "Clip", "Exp", "Neg", "Sqrt", "Erf", "Floor"])
 def test_which_kinds_overwrite_their_input(tmp_path: Path, kind: str) -> None:
     model = net(
