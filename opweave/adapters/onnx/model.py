@@ -48,6 +48,7 @@ class OnnxFile:
     ----------
     proto
         The model. Tensors with more than :data:`LARGE_BYTES` have no data; they look as if their data were external.
+        Long lists in attributes of operators that are not ONNX's own are empty, and their text is the mark.
     where
         Name of the model in errors.
     path
@@ -125,6 +126,11 @@ def _taken_out(model: ModelProto, token: str) -> list[bytes]:
             tensor.data_location = type(tensor).EXTERNAL
             data.append(tensor.raw_data)
             tensor.ClearField("raw_data")
+    for table in _tables(model.graph):
+        if len(table.ints) + len(table.floats) + len(table.strings) > LARGE_BYTES // 8:
+            data.append(table.SerializeToString())
+            left = type(table)(name=table.name, type=table.type, doc_string=f"{token} {len(data) - 1}")
+            table.CopyFrom(left)
     return data
 
 
@@ -148,6 +154,10 @@ def save_model(file: OnnxFile, model: ModelProto, out: PathLike) -> Path:
     path, whole, mode = Path(out), type(model)(), permissions(file)
     make_folder(path.parent)
     whole.CopyFrom(model)
+    for table in _tables(whole.graph):
+        mark, _, number = table.doc_string.partition(" ")
+        if mark == file.token:
+            table.ParseFromString(file.data[int(number)])
     held = [(tensor, data) for tensor in _tensors(whole.graph) if (data := _data_of(file, tensor)) is not None]
     inside = whole.ByteSize() + sum(len(data) for _, data in held) <= LARGEST_PROTOBUF
     beside, total = list[bytes | memoryview](), 0
@@ -220,6 +230,16 @@ def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
                 yield attribute.t
             for inner in graphs_of(attribute):
                 yield from _tensors(inner)
+
+
+def _tables(graph: GraphProto) -> Iterator[AttributeProto]:
+    """The attributes of operators that are not ONNX's own, such as those that list the nodes of decision trees."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in graphs_of(attribute):
+                yield from _tables(inner)
+            if node.domain:
+                yield attribute
 
 
 def _refuse_broken_names(model: ModelProto, where: str) -> None:

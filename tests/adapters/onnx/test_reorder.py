@@ -78,6 +78,23 @@ def test_sequences_are_filled_in_order_with_the_predicted_memory(tmp_path: Path,
     assert run.outputs["z"].tolist() == [1, -2, 3, -4]
 
 
+def test_long_lists_in_attributes_are_put_aside_and_written(tmp_path: Path) -> None:
+    """Trees and linear models have their numbers in attributes, which would be copied for every inference of shapes."""
+    model = net("(float[1, 2048] x) => (float[1, 1] y) { a = Neg(x)  b = mine.LinearRegressor(a)  y = Abs(b) }")
+    coefficients = [k / 2048 for k in range(2048)]
+    model.graph.node[1].domain = model.opset_import[1].domain = "ai.onnx.ml"
+    model.graph.node[1].attribute.append(helper.make_attribute("coefficients", coefficients))
+    model.graph.node[1].attribute.append(helper.make_attribute("intercepts", [0.5]))
+    onnx.save(model, tmp_path / "linear.onnx")
+    file = read_model(tmp_path / "linear.onnx", DEFAULT_LIMITS)
+    assert [len(each.floats) for each in file.proto.graph.node[1].attribute] == [0, 1]
+    result = ow.solve(ow.onnx_runtime_problem(tmp_path / "linear.onnx"))
+    assert ow.verify(tmp_path / "linear.onnx", result).passed
+    path = ow.reorder_onnx(tmp_path / "linear.onnx", result.solution, tmp_path / "planned.onnx")
+    written = [node for node in onnx.load(path).graph.node if node.op_type == "LinearRegressor"]
+    assert list(written[0].attribute[0].floats) == coefficients
+
+
 def test_channels_that_are_padded_to_blocks_are_counted(tmp_path: Path) -> None:
     """Twenty channels are brought into blocks of 8 or 16, which the last one does not fill."""
     text = """(float[1, 20, 9, 9] x) => (float[1, 32, 9, 9] y) {
