@@ -75,7 +75,9 @@ def family_of(data: Mapping[str, object], where: str) -> Config:
     kind = data.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
         near = instead_of(kind, FAMILIES, "opweave reads")
-        raise InvalidInputError(f"{where}: model_type {kind!r:.60} is not known, but a GGUF file of it can be read{near}")
+        raise InvalidInputError(
+            f"{where}: model_type {kind!r:.60} is not known, but a GGUF file of it can be read{near}"
+        )
     return Config(data, where, kind, kind)
 
 
