@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, mapped, write_bytes
 from opweave.adapters.graphs.kinds import FrameworkKinds
 from opweave.adapters.graphs.names import UniqueNames
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph_arrays import Adjacency, find_cycle, topological_order
 from opweave.problems.limits import Limits
 
@@ -320,13 +320,29 @@ def operator_nodes(graph: GraphProto) -> dict[str, NodeProto]:
     }
 
 
-def inlined(model: ModelProto, where: str) -> ModelProto:
-    """Put the bodies of model-local functions at the places where they are called."""
+def inlined(model: ModelProto, where: str, limits: Limits) -> ModelProto:
+    """Put the bodies of model-local functions at the places where they are called, if these are not too many."""
     import onnx.checker
     import onnx.inliner
 
     if not model.functions:
         return model
+    bodies, known = {(each.domain, each.name): each.node for each in model.functions}, dict[tuple[str, str], int]()
+
+    def count(nodes: Iterable[NodeProto], deep: int) -> int:
+        total = 0
+        if deep > limits.nesting:
+            raise LimitExceededError(f"{where}: its functions or branches are nested deeper than {limits.nesting}")
+        for node in nodes:
+            key = (node.domain, node.op_type)
+            if key in bodies and key not in known:
+                known[key] = count(bodies[key], deep + 1)
+            total += known.get(key, 1) + sum(count(inner.node, deep + 1) for inner in inner_graphs(node))
+            if total > limits.operators:
+                raise LimitExceededError(f"{where}: its functions call one another too often; see Limits.operators")
+        return total
+
+    count(model.graph.node, 0)
     try:
         return onnx.inliner.inline_local_functions(model)
     except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:

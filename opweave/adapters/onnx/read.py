@@ -131,15 +131,15 @@ class _Reader:
         given = [value.name for value in self._graph.input if value.name not in self._prepared.constants]
         self._values |= {name: self._value(name, "the caller") for name in given}
         nodes = [self._node(name, node) for name, node in operator_nodes(self._graph).items()]
-        for node in nodes:
-            lacking = next((name for name in node.inputs if name not in self._values), None)
-            if lacking is not None:
+        outputs = [value.name for value in self._graph.output]
+        read = [(f"operator {node.name!r:.80} reads", name) for node in nodes for name in node.inputs]
+        for what, name in [*read, *(("it returns", name) for name in outputs)]:
+            if name not in self._values:
                 raise InvalidInputError(
-                    f"{self._prepared.file.where}: operator {node.name!r:.80} reads {lacking!r:.80}, which the graph "
-                    "does not have; export the model again"
+                    f"{self._prepared.file.where}: {what} {name!r:.80}, which the graph does not have; export the "
+                    "model again"
                 )
         constants = self._inside | set(self._prepared.constants)
-        outputs = [value.name for value in self._graph.output]
         return Parts(self._graph.name or "graph", nodes, self._values, constants, outputs, given)
 
     def _node(self, name: str, node: NodeProto) -> Node:
