@@ -59,7 +59,7 @@ def test_the_least_memory_of_a_layout(lifetimes: list[ow.Lifetime], pools: list[
 
 @pytest.mark.parametrize(("speeds", "share"), [((40, 20), 0.1), ((40, 20), 0.3), ((40, 20, 9), 0.2)])
 def test_a_share_of_the_operators_on_a_phone(speeds: Sequence[int], share: float) -> None:
-    """With the rule as rows, the portfolio is no worse than one of its engines alone, and finds a plan for any share."""
+    """The portfolio is no worse than one of its engines alone, and finds a plan for any share."""
     graph = ow.load(Path(__file__).parent / "data/MobileNetV2.json.gz")
     names = ["laptop", "phone", "board"][: len(speeds)]
     devices = [
