@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import opweave as ow
 from benchmarks import measured, pipedream
+from benchmarks.coverage import advised_dims
 from benchmarks.coverage_files import files_of
 from benchmarks.readers import Entry, folder_of, load_calls, load_job_shop, read_task_graph
 from benchmarks.tables import percent, reached, show, timed
@@ -80,15 +81,23 @@ def lifetimes(folder: Path) -> Iterator[Entry]:
         yield Entry(path.stem, partial(ow.MemoryLayout.from_csv, path), known)
 
 
+def graph_of(path: Path) -> ow.OpGraph:
+    """The graph of a model file; open dimensions get the sizes that the refusal advises."""
+    try:
+        return ow.load(path)
+    except ow.InvalidInputError as error:
+        return ow.load(path, dims=advised_dims(error))
+
+
 def arena(path: Path) -> ow.MemoryLayout:
     """The lifetimes of a model file's tensors in a best order."""
-    problem = ow.MemoryOrdering(graph=ow.load(path))
+    problem = ow.MemoryOrdering(graph=graph_of(path))
     return ow.MemoryLayout.of(problem, ow.solve(problem, time_limit=10.0))
 
 
 def listed_arena(path: Path, _: object) -> float:
     """What the planner of TensorFlow Lite Micro needs for the order of the file."""
-    problem = ow.MemoryOrdering(graph=ow.load(path))
+    problem = ow.MemoryOrdering(graph=graph_of(path))
     layout = ow.MemoryLayout.of(problem, ow.solve(problem, solver="definition"))
     return reached(ow.solve(layout, solver="tflm"))
 
@@ -153,14 +162,15 @@ class Score(NamedTuple):
 
 
 def score(entry: Entry, solver: str, seconds: float, seed: int) -> Score:
-    """Solve an instance; a solver that refuses it has no plan."""
-    problem = entry.make()
-    known = entry.known(problem) if callable(entry.known) else entry.known
-    with timed() as clock:
-        try:
+    """Solve an instance; one that cannot be read, or that the solver refuses, has no plan."""
+    known = None
+    try:
+        problem = entry.make()
+        known = entry.known(problem) if callable(entry.known) else entry.known
+        with timed() as clock:
             result = ow.solve(problem, solver=solver, time_limit=seconds, seed=seed)
-        except ow.OpweaveError as error:
-            return Score(entry.name, known, None, None, None, 0.0, str(error))
+    except ow.OpweaveError as error:
+        return Score(entry.name, known, None, None, None, 0.0, str(error))
     seconds = clock.seconds - result.timings.compile
     reason = "" if result.objective is not None else result.reason or result.status.value
     gap = 0.0 if result.status is ow.Status.OPTIMAL else result.gap  # a proved bound may be rounded down

@@ -6,7 +6,7 @@ Nothing in them is unpickled.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,20 +97,3 @@ def fed(model: PathLike, path: PathLike | None) -> dict[str, Any]:
     import torch
 
     return {"args": tuple(torch.from_numpy(array) for array in arrays.values())}
-
-
-def sizes_given(model: PathLike, arrays: Mapping[str, NDArray[np.generic]]) -> dict[str, int]:
-    """The sizes that example inputs give to the open dimensions of an ONNX file; empty for other models.
-
-    Raises
-    ------
-    InvalidInputError, LimitExceededError
-        When the file cannot be read, or an array does not fit its input.
-    """
-    if not arrays or family_of(model) != "onnx":
-        return {}
-    from opweave.adapters.onnx.dims import sizes_of_inputs
-    from opweave.adapters.onnx.model import read_model
-
-    file = read_model(model, DEFAULT_LIMITS)
-    return sizes_of_inputs(file.proto.graph, arrays, file.where)

@@ -149,16 +149,14 @@ def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
     owner = {node.outputs[0]: node.inputs[0] for node in planned if _is_alias(node, values)}
     owner |= {key: value.owner for key, value in values.items() if value.owner is not None}
     content: dict[str, object] = {"name": parts.name}
-    taken, state = [ids.take(each.name) for each in planned], dict[str, dict[str, None]]()
-    for node, own in zip(planned, taken, strict=True):
+    planned, state = [replace(each, name=ids.take(each.name)) for each in planned], dict[str, dict[str, None]]()
+    for node in planned:
         for key in (*node.looks, *node.changes, *node.names):
             if isinstance(key, str):
-                state.setdefault(key, {})[own] = None
-    content["together"] = [list(group) for group in state.values() if len(group) > 1]
+                state.setdefault(key, {})[node.name] = None
+    content["together"] = _once(tuple(group) for group in state.values() if len(group) > 1)
     try:
-        content["operators"] = [
-            _operator(each, own, name, fixed, source, inplace_kinds) for each, own in zip(planned, taken, strict=True)
-        ]
+        content["operators"] = [_operator(each, name, fixed, source, inplace_kinds) for each in planned]
         content["tensors"] = [
             _tensor(values[key], name[key], name.get(owner.get(key))) for key in used if key not in fixed
         ]
@@ -175,7 +173,6 @@ def _tensor(value: Value, name: str, owner: str | None) -> Tensor:
 
 def _operator(
     node: Node,
-    name: str,
     names: Mapping[Hashable, str],
     fixed: Set[Hashable],
     source: Mapping[Hashable, Hashable],
@@ -185,7 +182,7 @@ def _operator(
     weights = _once(source.get(key, key) for key in (*node.inputs, *node.weights) if key in fixed)
     over = bool(inplace_kinds) and node.over is not None and node.over in dynamic
     return Operator(
-        id=name,
+        id=node.name,
         kind=node.kind,
         inputs=tuple(names[key] for key in dynamic),
         outputs=tuple(names[key] for key in node.outputs),

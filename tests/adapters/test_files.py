@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.adapters.archives import read_arrays, sizes_given
+from opweave.adapters.archives import read_arrays
 from opweave.adapters.files import (
     check_folder_writable,
     check_writable,
@@ -25,6 +25,7 @@ from opweave.adapters.files import (
     write_bytes,
     write_text,
 )
+from opweave.adapters.onnx.dims import sizes_given
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import Limits
 

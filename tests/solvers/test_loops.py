@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -66,6 +68,25 @@ def test_what_another_version_left_on_disk_is_compiled_again(tmp_path: Path, mon
         importlib.invalidate_caches()
         module = importlib.import_module("loop_of_two_versions")
         assert module.doubled(getattr(module, record)(21)) == 42
+
+
+def test_a_short_limit_on_a_new_machine_leaves_compiled_loops(tmp_path: Path) -> None:
+    """Compiling is no part of the limit, so the first solve ends it, and the next one finds all loops on disk."""
+    code = """import opweave as ow
+rows = [ow.Lifetime(id=f"s{k}", begin=k, end=k + 3, bytes=64 + k % 5) for k in range(30)]
+result = ow.solve(ow.MemoryLayout(lifetimes=rows), solver="tflm", time_limit=0.1)
+print(result.status)"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment.pop("OPWEAVE_COMPILE", None)
+    seen = []
+    for _ in range(2):
+        ended = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        seen.append((ended.stdout.strip(), {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbc")}))
+    assert ended.stdout.strip() == "feasible"
+    assert seen[0][1]
+    assert seen[0] == seen[1], "nothing was compiled again"
 
 
 def test_the_environment_keeps_loops_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:

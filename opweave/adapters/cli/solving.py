@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from opweave.adapters.archives import Arrays, read_arrays, sizes_given
+from opweave.adapters.archives import Arrays, read_arrays
 from opweave.adapters.cli.options import OF_ORDERS, Settings, dimensions, option_value, pairs
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, solve_and_tell, tell
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
 from opweave.adapters.formats import family_of
 from opweave.adapters.load import AnyProblem, geometry, load, load_problem
+from opweave.adapters.onnx.dims import sizes_given
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_layout.spec import MemoryLayout, Pool
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 ORDER_SHARE = 0.5
 """Share of a time limit for the order of a model whose layout is asked for."""
+
+AS_RUN = "These operators are what ONNX Runtime makes of the file, counted as it runs them; --as-is takes the file's."
 
 LIFETIMES = (".csv", ".csv.gz")
 """How files of lifetimes end."""
@@ -68,8 +71,9 @@ def command_of(word: str) -> Callable[..., int]:
         fields = None
         if word == "ordering" and not flags.pop("as_is", False):
             fields = _as_run(model, dims, inputs)
+        told = [AS_RUN] if fields else []
         fields = (fields or _posed(kind.model_fields, model, dims, inputs, flags)) | flags
-        return solve_and_tell(validated(kind, fields, f"problem {word}"), settings)
+        return solve_and_tell(validated(kind, fields, f"problem {word}"), settings, lambda: told)
 
     return command
 

@@ -14,8 +14,11 @@ import inspect
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import keras
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.error_messages import plain
@@ -26,9 +29,6 @@ from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.slicing.geometry import Geometry, Layout
-
-if TYPE_CHECKING:
-    import keras
 
 _AXES = {2: ("length",), 3: ("length",), 4: ("height", "width"), 5: ("depth", "height", "width")}
 
@@ -137,8 +137,6 @@ def layer_flops(layer: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -
 
 
 def _layout(layers: Sequence[Any]) -> Layout:
-    import keras
-
     said = (getattr(layer, "data_format", None) for layer in layers)
     first = next((word for word in said if word), keras.config.image_data_format())
     return "channels_first" if first == "channels_first" else "channels_last"
@@ -157,8 +155,6 @@ class _Builder:
 
     def graph(self, model: keras.Model, inplace_kinds: Set[str]) -> OpGraph:
         """Walk through the whole model and make its graph."""
-        import keras
-
         inner = self.functional(model, model.name)
         opened = {tensor.name: tuple(-1 if size is None else size for size in tensor.shape) for tensor in inner.inputs}
         shapes = filled(opened, self._dims, {}, self._where, symbol=_axis)
@@ -166,7 +162,9 @@ class _Builder:
         for tensor in given:
             self._keep(tensor, str(tensor.name))
         outputs = [id(tensor) for tensor in self.walk(inner, given, "")]
-        parts = Parts(self._where, self._nodes, self._values, self._weights, outputs, [id(tensor) for tensor in given])
+        state = {key for node in self._nodes for key in node.changes}
+        nodes = [replace(each, looks=[str(key) for key in each.weights if str(key) in state]) for each in self._nodes]
+        parts = Parts(self._where, nodes, self._values, self._weights, outputs, [id(tensor) for tensor in given])
         return assemble(parts, self._where, inplace_kinds)
 
     def functional(self, model: Any, path: str, given: tuple[Any, Any] | None = None) -> Any:
@@ -196,8 +194,6 @@ class _Builder:
 
     def _called_with(self, model: Any, path: str) -> tuple[Any, Any]:
         """Symbols of the shapes that a subclassed model was built or called with."""
-        import keras
-
         shapes = model.get_build_config() if isinstance(model, keras.Layer) else None
         if not shapes:
             raise InvalidInputError(
@@ -214,8 +210,6 @@ class _Builder:
         return _leaves(made)
 
     def _call(self, layer: Any, path: str, /, *args: Any, **kwargs: Any) -> list[Any]:
-        import keras
-
         name = f"{path}/{layer.name}" if path else str(layer.name)
         if isinstance(layer, keras.Model):
             inner = self.functional(layer, name, (args, kwargs))
@@ -223,11 +217,11 @@ class _Builder:
         kind = type(layer).__name__
         what = f"layer {name!r} ({kind}) does not state its output shape"
         with self._users_code(what, "; give it a compute_output_shape"):
-            result = layer.compute_output_spec(*args, **kwargs)
+            result, changed = _spec(layer, args, kwargs)
         if len(self._nodes) >= self._limits.operators:
             raise LimitExceededError(f"{self._where}: over the limit of {self._limits.operators:,} operators")
         read, given = _leaves((args, kwargs)), _leaves(result)
-        made = [keras.KerasTensor(_closed(layer, read, tensor.shape), dtype=tensor.dtype) for tensor in given]
+        made = [keras.KerasTensor(tensor.shape, dtype=tensor.dtype) for tensor in given]
         inputs = list(dict.fromkeys(id(tensor) for tensor in read if id(tensor) in self._values))
         for index, tensor in enumerate(made):
             if None in tensor.shape:
@@ -237,10 +231,10 @@ class _Builder:
                     "sizes; give the layer sizes that do not depend on values"
                 )
             self._keep(tensor, name if len(made) == 1 else f"{name}.{index}")
-        weights = getattr(layer, "weights", ())
-        for weight in weights:
+        weights = {id(weight): weight for weight in (*getattr(layer, "weights", ()), *changed)}
+        for weight in weights.values():
             self._keep(weight, str(weight.path))
-        self._weights.update(map(id, weights))
+        self._weights.update(weights)
         self.layers.append(layer)
         self._nodes.append(
             Node(
@@ -251,7 +245,8 @@ class _Builder:
                 view=kind in VIEWS and len(inputs) == 1 and len(made) == 1,
                 flops=layer_flops(layer, [tuple(t.shape) for t in read], [tuple(t.shape) for t in made]),
                 module=path.replace("/", "."),
-                weights=[id(weight) for weight in weights],
+                weights=list(weights),
+                changes=[str(id(variable)) for variable in changed],
             )
         )
         return made
@@ -265,8 +260,6 @@ class _Builder:
 
 def _axis(position: int, rank: int) -> str:
     """Name of an axis; empty for channels and for axes without a usual name."""
-    import keras
-
     start = 2 if keras.config.image_data_format() == "channels_first" and rank > 3 else 1
     names = {0: "batch", **dict(enumerate(_AXES.get(rank, ()), start))}
     return names.get(position, "")
@@ -274,14 +267,11 @@ def _axis(position: int, rank: int) -> str:
 
 def _leaves(values: object) -> list[Any]:
     """Keras tensors in nested arguments, in order."""
-    import keras
-
     return [leaf for leaf in keras.tree.flatten(values) if isinstance(leaf, keras.KerasTensor)]
 
 
 def _followed(model: Any, args: Any, kwargs: Any) -> Any:
     """A functional model of the calls that a model makes on symbols."""
-    import keras
 
     def fresh(leaf: Any) -> Any:
         symbol = isinstance(leaf, keras.KerasTensor)
@@ -291,11 +281,25 @@ def _followed(model: Any, args: Any, kwargs: Any) -> Any:
     return keras.Model(_leaves((args, kwargs)), model.call(*args, **kwargs))
 
 
-def _closed(layer: Any, read: list[Any], shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """Fill in the dimensions that an EinsumDense leaves open although they follow from its equation and inputs."""
-    equation = str(getattr(layer, "equation", "")).replace(" ", "")
-    if None not in shape or "->" not in equation or "..." in equation:
-        return shape
-    given, kept = equation.split("->")
-    known = dict(zip(given.split(",")[0], read[0].shape, strict=False))
-    return tuple(known.get(label) if dim is None else dim for label, dim in zip(kept, shape, strict=True))
+def _spec(layer: Any, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
+    """What a call makes, and the variables that it changes: layers of Keras do if they are stateful, or in training."""
+    stated, changed = layer.compute_output_spec(*args, **kwargs), dict[int, Any]()
+    opened = any(None in tensor.shape for tensor in _leaves(stated))
+    settled = type(layer).__module__.startswith("keras.") and not getattr(layer, "stateful", False)
+    if settled and not opened and "training" not in kwargs:
+        return stated, []
+
+    class Watched(keras.StatelessScope):
+        def add_update(self, update: tuple[Any, Any]) -> None:
+            changed[id(update[0])] = update[0]
+
+    class Called(keras.Operation):
+        def call(self, *args: Any, **kwargs: Any) -> Any:
+            with Watched():
+                return layer.call(*args, **kwargs)
+
+    try:
+        made = Called().compute_output_spec(*args, **kwargs)
+    except Exception:  # it cannot be called on symbols, and may change all that is not trained
+        return stated, getattr(layer, "non_trainable_weights", [])
+    return made if opened else stated, list(changed.values())

@@ -9,6 +9,7 @@ from opweave.adapters.llm.assemble import assemble
 from opweave.adapters.llm.families import FAMILIES, Config, Held
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import MIXES, RUNTIMES, LanguageModel, Mix, number_type, row_bytes
+from opweave.problems.words import instead_of
 
 CONSTANTS = ("Infinity",)
 """What configurations have that JSON has not: the longest step of Mamba's clock."""
@@ -73,7 +74,10 @@ def family_of(data: Mapping[str, object], where: str) -> Config:
             data = {"model_type": f"{data.get('model_type')}_text", **outer, **inner}
     kind = data.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
-        raise InvalidInputError(f"{where}: model_type {kind!r:.60} is not known; opweave reads {', '.join(FAMILIES)}")
+        near = instead_of(kind, FAMILIES, "opweave reads")
+        raise InvalidInputError(
+            f"{where}: model_type {kind!r:.60} is not known, but a GGUF file of it can be read{near}"
+        )
     return Config(data, where, kind, kind)
 
 

@@ -23,7 +23,7 @@ def read(path: PathLike, *, dtype: str | None = None, limits: Limits = DEFAULT_L
     ----------
     path
         A ``.gguf`` file (any one of the files of a split model); a ``.safetensors`` file, its ``.index.json``, or the
-        folder that holds them, with the ``config.json`` beside them; or a ``config.json`` alone.
+        folder that holds them, with the ``config.json`` beside them; or a ``config.json`` alone, or its folder.
     dtype
         For a ``config.json`` alone: the type in which matrices are to be stored, such as ``"q4_k"``; None for its own.
     limits
@@ -36,6 +36,8 @@ def read(path: PathLike, *, dtype: str | None = None, limits: Limits = DEFAULT_L
     """
     name = place(path)
     file = Path(os.fspath(path))
+    if file.is_dir() and not any(file.glob("*.safetensors*")) and (file / "config.json").is_file():
+        file /= "config.json"
     lower = file.name.lower()
     weights = lower.endswith((".gguf", ".safetensors", ".safetensors.index.json"))
     if dtype is not None and (weights or file.is_dir()):

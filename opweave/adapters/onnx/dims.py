@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opweave.adapters.files import PathLike
+from opweave.adapters.formats import family_of
 from opweave.adapters.graphs.dims import OpenDimension, given_sizes
-from opweave.adapters.onnx.model import inner_graphs, values_of
+from opweave.adapters.onnx.model import inner_graphs, read_model, values_of
 from opweave.adapters.onnx.sizes import element_type
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from onnx import GraphProto, TensorShapeProto, TypeProto
 
 
@@ -138,3 +142,17 @@ def sizes_of_inputs(graph: GraphProto, inputs: Mapping[str, object], where: str)
                     f"{size} was passed"
                 )
     return found
+
+
+def sizes_given(model: PathLike, arrays: Mapping[str, NDArray[np.generic]]) -> dict[str, int]:
+    """The sizes that example inputs give to the open dimensions of an ONNX file; empty for other models.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the file cannot be read, or an array does not fit its input.
+    """
+    if not arrays or family_of(model) != "onnx":
+        return {}
+    file = read_model(model, DEFAULT_LIMITS)
+    return sizes_of_inputs(file.proto.graph, arrays, file.where)

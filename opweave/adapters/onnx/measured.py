@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,9 @@ Given = Any
 
 INSIDE = "opweave/inside/"
 """Beginning of the names of the nodes inside others while their memory is measured."""
+
+INSIDE_SECONDS = 10.0
+"""Time for measuring that memory: a model can be planned without it, and a loop may never end."""
 
 Found = dict[str, tuple[str, tuple[int, ...] | None, int]]
 """Element type, shape and bytes by name. A sequence or a map has no shape; the bytes of a tensor follow from both."""
@@ -104,7 +107,7 @@ def measured(
 def held_inside(file: OnnxFile, model: ModelProto, inputs: Mapping[str, Given], limits: Limits) -> dict[str, int]:
     """Bytes that the graphs inside a model's nodes hold while they run, beyond the nodes' results, by operator id.
 
-    They are measured in a run in the order of the file; empty if the model cannot be run.
+    They are measured in a run in the order of the file; empty if the model cannot be run in :data:`INSIDE_SECONDS`.
     """
     if not limits.run_seconds or find_spec("onnxruntime") is None:
         return {}
@@ -119,6 +122,7 @@ def held_inside(file: OnnxFile, model: ModelProto, inputs: Mapping[str, Given], 
             node.name = f"{INSIDE}{number}"
             left += inner_graphs(node)
     try:
+        limits = replace(limits, run_seconds=min(limits.run_seconds, INSIDE_SECONDS))
         found = _in_child("inside", file, copy, (), inputs, limits)
     except (EngineError, InvalidInputError):
         return {}

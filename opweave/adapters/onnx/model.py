@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, mapped, write_bytes
 from opweave.adapters.graphs.kinds import FrameworkKinds
 from opweave.adapters.graphs.names import UniqueNames
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph_arrays import Adjacency, find_cycle, topological_order
 from opweave.problems.limits import Limits
 
@@ -48,6 +48,7 @@ class OnnxFile:
     ----------
     proto
         The model. Tensors with more than :data:`LARGE_BYTES` have no data; they look as if their data were external.
+        Long lists in attributes of operators that are not ONNX's own are empty, and their text is the mark.
     where
         Name of the model in errors.
     path
@@ -125,6 +126,11 @@ def _taken_out(model: ModelProto, token: str) -> list[bytes]:
             tensor.data_location = type(tensor).EXTERNAL
             data.append(tensor.raw_data)
             tensor.ClearField("raw_data")
+    for table in _tables(model.graph):
+        if len(table.ints) + len(table.floats) + len(table.strings) > LARGE_BYTES // 8:
+            data.append(table.SerializeToString())
+            left = type(table)(name=table.name, type=table.type, doc_string=f"{token} {len(data) - 1}")
+            table.CopyFrom(left)
     return data
 
 
@@ -148,6 +154,10 @@ def save_model(file: OnnxFile, model: ModelProto, out: PathLike) -> Path:
     path, whole, mode = Path(out), type(model)(), permissions(file)
     make_folder(path.parent)
     whole.CopyFrom(model)
+    for table in _tables(whole.graph):
+        mark, _, number = table.doc_string.partition(" ")
+        if mark == file.token:
+            table.ParseFromString(file.data[int(number)])
     held = [(tensor, data) for tensor in _tensors(whole.graph) if (data := _data_of(file, tensor)) is not None]
     inside = whole.ByteSize() + sum(len(data) for _, data in held) <= LARGEST_PROTOBUF
     beside, total = list[bytes | memoryview](), 0
@@ -220,6 +230,16 @@ def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
                 yield attribute.t
             for inner in graphs_of(attribute):
                 yield from _tensors(inner)
+
+
+def _tables(graph: GraphProto) -> Iterator[AttributeProto]:
+    """The attributes of operators that are not ONNX's own, such as those that list the nodes of decision trees."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in graphs_of(attribute):
+                yield from _tables(inner)
+            if node.domain:
+                yield attribute
 
 
 def _refuse_broken_names(model: ModelProto, where: str) -> None:
@@ -300,13 +320,29 @@ def operator_nodes(graph: GraphProto) -> dict[str, NodeProto]:
     }
 
 
-def inlined(model: ModelProto, where: str) -> ModelProto:
-    """Put the bodies of model-local functions at the places where they are called."""
+def inlined(model: ModelProto, where: str, limits: Limits) -> ModelProto:
+    """Put the bodies of model-local functions at the places where they are called, if these are not too many."""
     import onnx.checker
     import onnx.inliner
 
     if not model.functions:
         return model
+    bodies, known = {(each.domain, each.name): each.node for each in model.functions}, dict[tuple[str, str], int]()
+
+    def count(nodes: Iterable[NodeProto], deep: int) -> int:
+        total = 0
+        if deep > limits.nesting:
+            raise LimitExceededError(f"{where}: its functions or branches are nested deeper than {limits.nesting}")
+        for node in nodes:
+            key = (node.domain, node.op_type)
+            if key in bodies and key not in known:
+                known[key] = count(bodies[key], deep + 1)
+            total += known.get(key, 1) + sum(count(inner.node, deep + 1) for inner in inner_graphs(node))
+            if total > limits.operators:
+                raise LimitExceededError(f"{where}: its functions call one another too often; see Limits.operators")
+        return total
+
+    count(model.graph.node, 0)
     try:
         return onnx.inliner.inline_local_functions(model)
     except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:

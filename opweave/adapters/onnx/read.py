@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Mapping, Set
+from collections.abc import Container, Hashable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-_NOT_FOLDED = KINDS.names("not_folded")
+_NOT_FOLDED, _HOLDERS = map(KINDS.names, ("not_folded", "holders"))
 
 
 def from_onnx(
@@ -120,6 +120,7 @@ class _Reader:
         self._to_convert = {node.input[0] for node in casts}
         self._wanted = {name for node in self._graph.node for name in reads_of(node)}
         self._wanted |= self._results
+        self._inside_of: dict[str, list[str]] = {}  # sequences whose tensors others have, too
         self._held: Mapping[str, int] = {}
         if any(map(inner_graphs, self._graph.node)):
             from opweave.adapters.onnx.measured import held_inside
@@ -130,15 +131,15 @@ class _Reader:
         given = [value.name for value in self._graph.input if value.name not in self._prepared.constants]
         self._values |= {name: self._value(name, "the caller") for name in given}
         nodes = [self._node(name, node) for name, node in operator_nodes(self._graph).items()]
-        for node in nodes:
-            lacking = next((name for name in node.inputs if name not in self._values), None)
-            if lacking is not None:
+        outputs = [value.name for value in self._graph.output]
+        read = [(f"operator {node.name!r:.80} reads", name) for node in nodes for name in node.inputs]
+        for what, name in [*read, *(("it returns", name) for name in outputs)]:
+            if name not in self._values:
                 raise InvalidInputError(
-                    f"{self._prepared.file.where}: operator {node.name!r:.80} reads {lacking!r:.80}, which the graph "
-                    "does not have; export the model again"
+                    f"{self._prepared.file.where}: {what} {name!r:.80}, which the graph does not have; export the "
+                    "model again"
                 )
         constants = self._inside | set(self._prepared.constants)
-        outputs = [value.name for value in self._graph.output]
         return Parts(self._graph.name or "graph", nodes, self._values, constants, outputs, given)
 
     def _node(self, name: str, node: NodeProto) -> Node:
@@ -147,12 +148,16 @@ class _Reader:
         self._values |= {made: self._value(made, title_) for made in writes}
         if self._runtime and node.op_type == "ZipMap":  # maps are not in the arena
             self._values |= {made: replace(self._values[made], bytes=0) for made in writes}
+        if self._runtime and node.op_type in _HOLDERS:
+            self._inside_of |= {made: self._with_kept(reads[:1]) for made in writes}
+            new = self._values[reads[1]].bytes if node.op_type == "SequenceInsert" else 0
+            self._values |= {made: replace(self._values[made], bytes=new) for made in writes}
         shapes = [self._shape(read) for read in node.input]
         copied = self._runtime and not self._results.isdisjoint(writes)  # a result is never a view
         return Node(
             name=name,
             kind=_kind(node),
-            inputs=reads,
+            inputs=self._with_kept(reads),
             outputs=writes,
             view=bool(reads) and not copied and (node.op_type in VIEWS or self._keeps_type(node)),
             folds=_folds(node),
@@ -162,6 +167,10 @@ class _Reader:
             over=node.input[3] if _adds_to_input(node) else None,
             weights=self._inner_weights(name, node),
         )
+
+    def _with_kept(self, reads: Sequence[str]) -> list[str]:
+        """What a node reads, with the sequences whose tensors are inside of these."""
+        return list(dict.fromkeys(each for read in reads for each in (read, *self._inside_of.get(read, ()))))
 
     def _keeps_type(self, node: NodeProto) -> bool:
         """Whether a node converts to the type that its input has, next to another conversion; runtimes skip these."""
@@ -223,6 +232,7 @@ def onnx_runtime_problem(
     * What no operator reads is never freed before the end.
     * Kernels of convolutions and recurrent layers take scratch memory while they run, as with one thread (see
       :mod:`opweave.adapters.onnx.scratch`).
+    * A sequence gets copies of the tensors that are put into it, and has those of another sequence without a copy.
     * The maps that a classifier returns (``ZipMap``) are not in the arena.
 
     Parameters

@@ -71,7 +71,7 @@ def shaped(file: OnnxFile, dims: Mapping[str, int], limits: Limits) -> Shaped:
     InvalidInputError, LimitExceededError
         One sentence says what is wrong, where, and what to do.
     """
-    model = inlined(file.proto, file.where)
+    model = inlined(file.proto, file.where, limits)
     graph = model.graph
     if not graph.node:
         raise InvalidInputError(

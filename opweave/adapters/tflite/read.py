@@ -171,6 +171,7 @@ class _Builder:
         bodies = [self._body(called) for called in op.calls]
         inside = {key for called in op.calls for key in self._states[called]}
         own = [states[op.inputs[0]]] if op.kind in LOOKS | CHANGES and op.inputs else []
+        kept = [f"{number}/{place}" for place in op.inputs if tensors[place].variable]  # the state of an LSTM
         return Node(
             name=f"{op.kind}_{index}",
             kind=op.kind,
@@ -184,7 +185,7 @@ class _Builder:
             module=made.name.split(";")[0].rpartition("/")[0] if made is not None else "",
             looks=own,
             # A handle can be passed to what is called: it may change every state that is known here.
-            changes=[*inside, *states.values()] if inside else own * (op.kind in CHANGES),
+            changes=kept + ([*inside, *states.values()] if inside else own * (op.kind in CHANGES)),
             names=[op.variable] * bool(op.variable),
         )
 

@@ -185,6 +185,20 @@ def test_bad_onnx_files_are_one_sentence(opweave: Run, tmp_path: Path) -> None:
     assert opweave("plan", dynamic, "--dim", "batch=2", "--solver", "definition").status == 0
 
 
+@pytest.mark.frameworks
+def test_a_plan_says_whose_operators_it_orders(opweave: Run, tmp_path: Path) -> None:
+    """With ONNX Runtime installed, they are fewer than those of the file."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from tests.adapters.onnx.nets import net
+
+    onnx.save(net("(float[8] x) => (float[8] y) { a = Identity(x)  b = Neg(a)  y = Relu(b) }"), tmp_path / "net.onnx")
+    said = "what ONNX Runtime makes of the file"
+    fused, file = (opweave("ordering", tmp_path / "net.onnx", *more).out for more in ((), ("--as-is",)))
+    assert (said in fused, said in file) == (True, False)
+    assert ("2 operators" in fused, "3 operators" in file) == (True, True)
+
+
 def test_files_that_are_none(opweave: Run, spec: Path, tmp_path: Path) -> None:
     assert_polite(opweave("solve", tmp_path / "missing.json"), "there is no such file")
     assert_polite(opweave("solve", tmp_path), "this is a folder")

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from typing import Any
 
+import networkx as nx
 import pytest
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
@@ -129,6 +130,44 @@ def test_a_published_network() -> None:
     assert sum(parameter.bytes for parameter in graph.parameters) - 4 * 34_112 == 4 * 3_504_872
     heavy = sum(op.flops for op in graph.operators if op.kind in ("Conv2D", "DepthwiseConv2D", "Dense"))
     assert heavy / 2 == pytest.approx(300.8e6, rel=1e-3)
+
+
+class Counts(layers.Layer):
+    """Adds how often it was called; it says what its output looks like if ``stated``."""
+
+    def build(self, shape: tuple[int, ...]) -> None:
+        self.count = self.add_weight(shape=shape[1:], initializer="zeros", trainable=False, name="count")
+
+    def call(self, x: Any) -> Any:
+        self.count.assign(self.count + 1.0)
+        return x + self.count
+
+    def compute_output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return shape
+
+
+STATES = [
+    (lambda: Counts(name="own"), {}, True),
+    (lambda: layers.GRU(3, stateful=True, return_sequences=True, name="own"), {}, True),
+    (lambda: layers.GRU(3, return_sequences=True, name="own"), {}, False),
+    (lambda: layers.BatchNormalization(name="own"), {"training": True}, True),
+    (lambda: layers.BatchNormalization(name="own"), {}, False),
+]
+
+
+@pytest.mark.parametrize(("made", "mode", "kept"), STATES)
+def test_calls_that_change_a_state_stay_in_order_on_one_device(made: Any, mode: dict[str, bool], kept: bool) -> None:
+    layer, x = made(), keras.Input((2, 3), batch_size=1, name="x")
+    first, second = layer(layers.ReLU(name="a")(x), **mode), layer(layers.ReLU(name="b")(x), **mode)
+    graph = ow.load(keras.Model(x, [first, layers.ReLU(name="c")(second)]))
+    orders = [[name for name in order if "own" in name] for order in nx.all_topological_sorts(graph.digraph)]
+    assert {tuple(order) for order in orders} == {("own", "own_2")} | ({("own_2", "own")} if not kept else set())
+    assert graph.together == ((("own", "own_2"),) if kept else ())
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], shared=1e9)
+    rows = {op.id: {"a": 1.0, "b": 1.0} for op in graph.operators} | {"own_2": {"a": 2.0, "b": 1.0}}
+    rows |= {"own": {"a": 1.0, "b": 2.0}}
+    problem = ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(rows))
+    assert (len({ow.solve(problem, time_limit=5).plan.device[name] for name in ("own", "own_2")}) == 1) is kept
 
 
 SIZES = {"batch": 1, "height": 64, "width": 96}

@@ -80,6 +80,21 @@ def test_published_totals() -> None:
     assert from_config(kimi | {"first_k_dense_replace": 1}, "Kimi K2").elements == pytest.approx(1.026e12, rel=0.01)
 
 
+PUBLISHED = json.loads(Path(__file__).with_name("billions.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_configurations_as_they_are_published(name: str) -> None:
+    """With texts for patterns, nested parts, lists for each layer, and without what is as usual in the family."""
+    data, billions = PUBLISHED[name]
+    assert from_config(data, name).elements / 1e9 == pytest.approx(billions, rel=0.01)
+
+
+def test_a_pattern_of_windows_may_be_a_text() -> None:
+    windows = [layer.cache.window for layer in from_config(PUBLISHED["EXAONE-4.0-32B"][0], "exaone").layers]
+    assert windows[:8] == [4096, 4096, 4096, None] * 2
+
+
 def model_of(name: str, **more: object) -> ow.llm.LanguageModel:
     return from_config(CONFIGS[name][0] | more, name)
 
@@ -175,7 +190,8 @@ def test_a_file_is_a_graph(tmp_path: Path) -> None:
 
 
 BAD = [
-    ({"model_type": "rwkv"}, "model_type 'rwkv' is not known; opweave reads llama, mistral"),
+    ({"model_type": "rwkv"}, "model_type 'rwkv' is not known, but a GGUF file of it can be read; opweave reads: llama"),
+    ({"model_type": "qwen3_mo"}, "but a GGUF file of it can be read; did you mean 'qwen3_moe'?"),
     ({"model_type": ["llama"]}, "is not known"),
     ({"hidden_size": None}, "hidden_size is missing; a llama model needs it"),
     ({"num_hidden_layers": 2**60}, "num_hidden_layers is 1152921504606846976; it must be a whole number from 1 to"),

@@ -132,6 +132,8 @@ def test_weights_need_a_configuration(tmp_path: Path) -> None:
         ow.load(tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(TINY))
     (tmp_path / "model.safetensors").unlink()
+    assert ow.llm.read(tmp_path, dtype="q8_0") == ow.llm.read(tmp_path / "config.json", dtype="q8_0")
+    (tmp_path / "other.safetensors.index.json").touch()
     with pytest.raises(ow.InvalidInputError, match=r"there are no \.safetensors files"):
         ow.load(tmp_path)
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"x": "../../secret"}}')

@@ -57,6 +57,62 @@ def _plain() -> onnxruntime.SessionOptions:
     return options
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_sequences_are_filled_in_order_with_the_predicted_memory(tmp_path: Path, seed: int) -> None:
+    """An inserted tensor is copied, and a sequence shares those of the one that it was made of."""
+    model = net(
+        """(float[4] x) => (float[12] y, float[4] z) {
+        [empty] none = SequenceEmpty()  [a] a = Relu(x)  [b] b = Neg(x)  [c] c = Abs(x)
+        [one] s1 = SequenceInsert(none, a)  [two] s2 = SequenceInsert(s1, b)  [three] s3 = SequenceInsert(s2, c)
+        [at] z = SequenceAt(s2, last)  [all] y = ConcatFromSequence <axis = 0> (s3) }""",
+        last=np.array(1),
+    )
+    problem = ow.onnx_runtime_problem(model)
+    ordering = ow.Ordering(order=random_order(problem.graph, seed))
+    at = {name: ordering.order.index(name) for name in ordering.order}
+    assert at["empty"] < at["one"] < at["two"] < at["three"] < at["all"]
+    path = ow.reorder_onnx(model, ordering, tmp_path / "planned.onnx")
+    run = profiled_run(path, onnx_session_options(), {"x": np.array([-1, 2, -3, 4], np.float32)})
+    assert (run.order, run.live) == (ordering.order, problem.evaluate(ordering).details.stable)
+    assert run.outputs["y"].tolist() == [0, 2, 0, 4, 1, -2, 3, -4, 1, 2, 3, 4]
+    assert run.outputs["z"].tolist() == [1, -2, 3, -4]
+
+
+def test_long_lists_in_attributes_are_put_aside_and_written(tmp_path: Path) -> None:
+    """Trees and linear models have their numbers in attributes, which would be copied for every inference of shapes."""
+    model = net("(float[1, 2048] x) => (float[1, 1] y) { a = Neg(x)  b = mine.LinearRegressor(a)  y = Abs(b) }")
+    coefficients = [k / 2048 for k in range(2048)]
+    model.graph.node[1].domain = model.opset_import[1].domain = "ai.onnx.ml"
+    model.graph.node[1].attribute.append(helper.make_attribute("coefficients", coefficients))
+    model.graph.node[1].attribute.append(helper.make_attribute("intercepts", [0.5]))
+    onnx.save(model, tmp_path / "linear.onnx")
+    file = read_model(tmp_path / "linear.onnx", DEFAULT_LIMITS)
+    assert [len(each.floats) for each in file.proto.graph.node[1].attribute] == [0, 1]
+    result = ow.solve(ow.onnx_runtime_problem(tmp_path / "linear.onnx"))
+    assert ow.verify(tmp_path / "linear.onnx", result).passed
+    path = ow.reorder_onnx(tmp_path / "linear.onnx", result.solution, tmp_path / "planned.onnx")
+    written = [node for node in onnx.load(path).graph.node if node.op_type == "LinearRegressor"]
+    assert list(written[0].attribute[0].floats) == coefficients
+
+
+def test_channels_that_are_padded_to_blocks_are_counted(tmp_path: Path) -> None:
+    """Twenty channels are brought into blocks of 8 or 16, which the last one does not fill."""
+    text = """(float[1, 20, 9, 9] x) => (float[1, 32, 9, 9] y) {
+        a = Relu(x)  b = Conv <pads = [1, 1, 1, 1]> (a, w)  c = LeakyRelu(b)  d = Conv <pads = [1, 1, 1, 1]> (c, v)
+        y = Sigmoid(d) }"""
+    draw = np.random.default_rng(0)
+    weights = {name: draw.random((32, size, 3, 3), np.float32) for name, size in (("w", 20), ("v", 32))}
+    path = ow.onnx.optimize(net(text, **weights), tmp_path / "blocks.onnx")
+    problem = ow.onnx_runtime_problem(path)
+    padded = [op.outputs[0] for op in problem.graph.operators if op.kind == "ReorderInput"]
+    if not padded:
+        pytest.skip("this processor has no blocks of channels")
+    made = next(tensor.bytes for tensor in problem.graph.tensors if tensor.id in padded)
+    assert made in (4 * 24 * 81, 4 * 32 * 81)
+    memory = ow.verify(path, ow.solve(problem)).memory
+    assert memory is not None and memory.equal_steps == len(memory.predicted) == len(problem.graph.operators)
+
+
 @pytest.mark.parametrize("kind", ["Relu", "Softmax", "Tanh", "Clip", "Exp", "Neg", "Sqrt", "Erf", "Floor"])
 def test_which_kinds_overwrite_their_input(tmp_path: Path, kind: str) -> None:
     model = net(

@@ -7,12 +7,12 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from onnx import numpy_helper  # noqa: E402
+from onnx import helper, numpy_helper  # noqa: E402
 
 from opweave.adapters.graphs.dims import OpenDimension  # noqa: E402
 from opweave.adapters.onnx.dims import guesses  # noqa: E402
 from opweave.adapters.onnx.read import from_onnx  # noqa: E402
-from opweave.problems.errors import InvalidInputError  # noqa: E402
+from opweave.problems.errors import InvalidInputError, LimitExceededError  # noqa: E402
 from opweave.problems.graph import OpGraph  # noqa: E402
 from opweave.problems.limits import Limits  # noqa: E402
 from tests.adapters.onnx.nets import bytes_of, net  # noqa: E402
@@ -112,6 +112,37 @@ def test_a_loop_is_one_operator_with_its_outer_tensors() -> None:
 def test_a_run_that_does_not_end_is_stopped() -> None:
     with pytest.raises(InvalidInputError, match=r"node 'loop'.*(more than 2 s|failed|died)"):
         from_onnx(loop_net(2**60), limits=Limits(run_seconds=2, run_bytes=2**31))
+
+
+def test_a_result_that_nothing_makes_is_refused() -> None:
+    model = net("(float[4] x) => (float[4] y) { y = Relu(x) }")
+    model.graph.output[0].name = "other"
+    with pytest.raises(InvalidInputError, match="it returns 'other', which the graph does not have"):
+        from_onnx(model, limits=NEVER)
+
+
+def test_functions_that_multiply_are_refused_before_they_are_unfolded() -> None:
+    """Thirty functions, each of which calls the next one twice: a billion operators. Another one calls itself."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+
+    def calling(last: int) -> onnx.ModelProto:
+        model = net("(float[4] x) => (float[4] y) { y = mine.f0(x) }")
+        for k in range(last + 1):
+            names = [f"f{k + 1}"] * 2 if k < last else ["Relu", "Relu"]
+            nodes = [
+                helper.make_node(name, [read], [made], domain="mine" * (name != "Relu"))
+                for name, read, made in zip(names, "ab", "bc", strict=True)
+            ]
+            model.functions.append(helper.make_function("mine", f"f{k}", ["a"], ["c"], nodes, opsets))
+        return model
+
+    assert len(from_onnx(calling(3)).operators) == 16
+    with pytest.raises(LimitExceededError, match="call one another too often"):
+        from_onnx(calling(30))
+    endless = calling(0)
+    endless.functions[0].node[0].op_type, endless.functions[0].node[0].domain = "f0", "mine"
+    with pytest.raises(LimitExceededError, match="nested deeper than"):
+        from_onnx(endless)
 
 
 def test_what_depends_on_values_is_measured_unless_it_is_forbidden() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 import opweave as ow
 from opweave.adapters.tflite import layout
-from opweave.adapters.tflite.model import KINDS, Subgraph, TfliteOperator
+from opweave.adapters.tflite import read as reader
+from opweave.adapters.tflite.model import KINDS, Subgraph, TfliteOperator, TfliteTensor
 
 FILES = Path(__file__).parents[2] / "data/files"
 NO_RUN = ow.Limits(run_seconds=0)
@@ -131,6 +132,19 @@ def test_a_variable_is_initialised_read_and_changed_in_order() -> None:
     assert len({device[name] for name in state}) == 1
     assert len(set(device.values())) == 2, "other operators are free"
     assert ow.Placement.model_validate_json(problem.model_dump_json()) == problem
+
+
+def test_operators_with_one_state_stay_in_order_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two SVDF that share the tensor in which they keep what they saw, beside one that has its own."""
+    tensors = [TfliteTensor(name, (4,), "float32", 0, (), name in "vw") for name in "xvabwc"]
+    rows = [((0, 1), (2,)), ((0, 1), (3,)), ((0, 4), (5,))]
+    operators = tuple(TfliteOperator("SVDF", reads, makes, reads, (), "") for reads, makes in rows)
+    monkeypatch.setattr(reader, "read_subgraphs", lambda *_: [Subgraph(tensors, operators, (0,), (2, 3, 5))])
+    graph = read("small_int8")
+    orders = list(nx.all_topological_sorts(graph.digraph))
+    assert len(orders) == 3
+    assert all(order.index("SVDF_0") < order.index("SVDF_1") for order in orders)
+    assert graph.together == (("SVDF_0", "SVDF_1"),)
 
 
 @pytest.mark.parametrize(("name", "head"), [("variable", 48), ("while_loop", 1312), ("if_cond", 1040)])
