@@ -40,29 +40,21 @@ ROUNDED = 1.0 + 1e-12
 
 
 @helper
-def critical(
-    net: Net,
-    plan: Places,
-    begun: Begun,
-    rest: Rest,
-    begin: int,
-    makespan: float,
-    found: IntArray,
-) -> int:
+def critical(net: Net, plan: Places, kept: Kept, begin: int, makespan: float, found: IntArray) -> int:
     """Write the operators of a block that lie on a critical path, or wait for a transfer on one; return how many."""
     order, device, seconds, links, flows = plan.order, plan.device, net.seconds, net.links, net.flows
-    ins, flow_left = net.ins, rest.flow_left
+    ins, flow_left = net.ins, kept.flow_left
     size, long = 0, makespan / ROUNDED**4
     for at in range(begin, min(len(order), begin + NEARBY)):
         v = order[at]
         k = device[v]
-        decides = begun.end[v] - seconds[v, k] + rest.left[v] >= long
+        decides = kept.end[v] - seconds[v, k] + kept.left[v] >= long
         for i in range(ins[v], ins[v + 1]):
             f = ins[i]
             a = device[flows[f, SOURCE]]
             if a != k and flow_left[f] > 0.0:
                 lasts = links[0, a, k] + flows[f, SIZE] * links[1, a, k]
-                decides = decides or begun.arrived[f] - lasts + flow_left[f] >= long
+                decides = decides or kept.arrived[f] - lasts + flow_left[f] >= long
         if decides:
             found[size] = v
             size += 1
@@ -70,19 +62,19 @@ def critical(
 
 
 @helper
-def accept(net: Net, plan: Places, begun: Begun, common: Common, first: int, last: int) -> None:
+def accept(net: Net, plan: Places, kept: Kept, first: int, last: int) -> None:
     """Time the operators that an accepted move concerns, and note what may be wrong from now on."""
-    marks, sender = common.marks, common.sender
+    marks = kept.marks
     known, beyond = marks[AHEAD], marks[AHEAD_REACH]
     for at in range(first, last + 1 if net.model == PORT_TENSOR else 0):  # forget what sends tensors to these
         for i in range(net.ins[plan.order[at]], net.ins[plan.order[at] + 1]):
             t = net.flows[net.ins[i], TENSOR]
-            for b in range(sender.shape[1]):
-                f = sender[t, b]
+            for b in range(kept.sender.shape[1]):
+                f = kept.sender[t, b]
                 if f >= 0 and first <= plan.position[net.flows[f, TARGET]] <= last:
-                    sender[t, b] = -1
+                    kept.sender[t, b] = -1
     marks[AHEAD], marks[AHEAD_REACH] = first, last if known > last else max(last, beyond)
-    look_ahead(net, plan, begun, common, last)
+    look_ahead(net, plan, kept, last)
     if last < known < len(plan.order):
         marks[AHEAD], marks[AHEAD_REACH] = min(marks[AHEAD], known), max(marks[AHEAD_REACH], known, beyond)
     marks[BACK], marks[BACK_REACH] = max(marks[BACK], last), min(marks[BACK_REACH], first)
@@ -100,52 +92,51 @@ def anneal_moves(
     best_device: IntArray,
 ) -> tuple[float, float]:
     """See :func:`anneal`; ``space`` holds -1. Shape (4, operators + those that change places with them)."""
-    places, room, begun, rest, common = plan.places, plan.room, kept.begun, kept.rest, kept.common
-    count, marks = len(places.order), common.marks
+    count, marks, places = len(plan.order), kept.marks, Places(plan.order, plan.position, plan.device)
     group, old, taken, near = space[0], space[1], space[2], space[3]
     held, begin, current, best, accepted = 0, 0, np.inf, np.inf, True
     for row in range(len(draws) + 1):
         starts = row % BLOCK == 0 or row == len(draws)
         if starts or current < best:
-            look_ahead(net, places, begun, common, count - 1)
+            look_ahead(net, places, kept, count - 1)
         if (accepted or starts) and marks[AHEAD] == count:
             current, accepted = 0.0, False
             for k in range(net.seconds.shape[1]):
-                current = max(current, begun.free[count, k])
+                current = max(current, kept.free[count, k])
             if current < best:
                 best = current
                 for i in range(count):
-                    best_order[i], best_device[i] = places.order[i], places.device[i]
+                    best_order[i], best_device[i] = plan.order[i], plan.device[i]
         if row == len(draws):
             break
         if starts:
             begin = max(0, min(int(draws[row, 0] * count) - NEARBY // 2, count - NEARBY))
-            look_back(net, places, rest, common, begin)
-            held = critical(net, places, begun, rest, begin, current, near)
+            look_back(net, places, kept, begin)
+            held = critical(net, places, kept, begin, current, near)
         draw = draws[row, 0]
         if held > 0 and draw < DECIDING:
             v = near[int(draw / DECIDING * held)]
         else:
             draw = (draw - DECIDING) / (1.0 - DECIDING) if held > 0 else draw
-            v = places.order[begin + int(draw * min(count, NEARBY))]
+            v = plan.order[begin + int(draw * min(count, NEARBY))]
         first, last, at, size = make_move(net, plan, v, draws, row, group, old, taken)
         if first > last:
             continue
         value, threshold = np.inf, (current - heat[row] * np.log(max(draws[row, 4], 1e-300))) * ROUNDED
-        fits = not exceeds(room.used, room.capacity)
+        fits = not exceeds(plan.room.used, plan.room.capacity)
         if fits:
             if marks[BACK] > last:
-                look_back(net, places, rest, common, last + 1)
+                look_back(net, places, kept, last + 1)
                 marks[BACK_REACH] = min(marks[BACK_REACH], first)
             if marks[AHEAD] < first:
-                look_ahead(net, places, begun, common, first - 1)
+                look_ahead(net, places, kept, first - 1)
                 marks[AHEAD_REACH] = max(marks[AHEAD_REACH], last)
             value = time_between(net, places, kept, first, last, row, threshold)
         if fits and value <= threshold:
-            accept(net, places, begun, common, first, last)
+            accept(net, places, kept, first, last)
             current, accepted = value, True
         else:
-            take_back(places, room, v, at, group, old, size)
+            take_back(plan, v, at, group, old, size)
     return best, current
 
 
@@ -170,52 +161,35 @@ AHEAD, AHEAD_REACH, BACK, BACK_REACH = 0, 1, 2, 3
 last position with wrong paths to the end (-1 for none) and how far back these may be wrong."""
 
 
-class Begun(NamedTuple):
-    """When everything begins: end of every operator, when every flow that is sent arrives, and ``free``.
+class Kept(NamedTuple):
+    """The times of one plan, by operator, flow and position in its order.
 
-    ``free`` says when every device, send port and receive port is free before each position. Shapes (operators,),
-    (flows,), (operators + 1, 3 devices).
+    Attributes
+    ----------
+    end, arrived
+        End of every operator, and when every flow that is sent arrives. Shapes (operators,), (flows,).
+    free
+        When every device, send port and receive port is free before each position. Shape (operators + 1, 3 devices).
+    sender
+        For ``one_port_tensor``: the flow that sends every tensor to each device, -1 for none. Shape (tensors, devices).
+    left, flow_left, free_left
+        Longest paths to the end: from the start of operators and flows (0 if not sent), and from ``free``.
+    trial, brought, sent, now, marks
+        Space for a move that is tried: ends, arrivals of copies, moves that sent them, devices and ports; the marks.
     """
 
     end: FloatArray
     arrived: FloatArray
     free: FloatMatrix
-
-
-class Rest(NamedTuple):
-    """Longest paths to the end: from the start of operators and flows (0 if not sent), and from :attr:`Begun.free`."""
-
+    sender: IntMatrix
     left: FloatArray
     flow_left: FloatArray
-    free: FloatMatrix
-
-
-class Common(NamedTuple):
-    """What both need: for ``one_port_tensor`` the flow that sends every tensor to each device, -1 for none.
-
-    Also space for the times of devices and ports at one position, and the marks.
-    """
-
-    sender: IntMatrix
-    now: FloatArray
-    marks: IntArray
-
-
-class Tried(NamedTuple):
-    """Space for a move that is tried: ends, arrivals of copies, and moves that sent them."""
-
-    ends: FloatArray
+    free_left: FloatMatrix
+    trial: FloatArray
     brought: FloatMatrix
     sent: IntMatrix
-
-
-class Kept(NamedTuple):
-    """The times of one plan; helpers get the parts that they read, which compiles and runs faster."""
-
-    begun: Begun
-    rest: Rest
-    common: Common
-    tried: Tried
+    now: FloatArray
+    marks: IntArray
 
 
 def nothing_kept(arrays: PlacementArrays) -> Kept:
@@ -223,13 +197,19 @@ def nothing_kept(arrays: PlacementArrays) -> Kept:
     count, devices = arrays.seconds.shape
     flows = len(arrays.source)
     rows = arrays.tensors if arrays.model == PORT_TENSOR else 1
-    nobody = np.full((rows, devices), -1, dtype=np.int64)
-    marks = np.array([0, count - 1, count - 1, 0], dtype=np.int64)
     return Kept(
-        Begun(np.full(count, -1.0), np.full(flows, -1.0), np.zeros((count + 1, 3 * devices))),
-        Rest(np.zeros(count), np.zeros(flows), np.zeros((count + 1, 3 * devices))),
-        Common(nobody, np.zeros(3 * devices), marks),
-        Tried(np.zeros(count), np.zeros((rows, devices)), nobody.copy()),
+        np.full(count, -1.0),
+        np.full(flows, -1.0),
+        np.zeros((count + 1, 3 * devices)),
+        np.full((rows, devices), -1, dtype=np.int64),
+        np.zeros(count),
+        np.zeros(flows),
+        np.zeros((count + 1, 3 * devices)),
+        np.zeros(count),
+        np.zeros((rows, devices)),
+        np.full((rows, devices), -1, dtype=np.int64),
+        np.zeros(3 * devices),
+        np.array([0, count - 1, count - 1, 0], dtype=np.int64),
     )
 
 
@@ -252,12 +232,11 @@ def time_between(net: Net, plan: Places, kept: Kept, first: int, last: int, move
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     ins, outs = net.ins, net.outs
     order, position, device = plan.order, plan.position, plan.device
-    old, arrived, sender, now = kept.begun.end, kept.begun.arrived, kept.common.sender, kept.common.now
-    left, flow_left, free, free_left = kept.rest.left, kept.rest.flow_left, kept.begun.free, kept.rest.free
-    new, brought, sent = kept.tried.ends, kept.tried.brought, kept.tried.sent
+    old, arrived, sender = kept.end, kept.arrived, kept.sender
+    left, flow_left, new, brought, sent, now = kept.left, kept.flow_left, kept.trial, kept.brought, kept.sent, kept.now
     devices, longest = seconds.shape[1], 0.0
     for i in range(3 * devices):
-        now[i] = free[first, i]
+        now[i] = kept.free[first, i]
     for at in range(first, last + 1):
         v = order[at]
         k = device[v]
@@ -304,16 +283,16 @@ def time_between(net: Net, plan: Places, kept: Kept, first: int, last: int, move
         if longest > threshold:
             return float(longest)
     for i in range(3 * devices):
-        longest = max(longest, now[i] + free_left[last + 1, i])
+        longest = max(longest, now[i] + kept.free_left[last + 1, i])
     return float(longest)
 
 
 @helper
-def look_ahead(net: Net, plan: Places, begun: Begun, common: Common, until: int) -> None:
+def look_ahead(net: Net, plan: Places, kept: Kept, until: int) -> None:
     """Time the plan up to a position, from where its times are wrong."""
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
-    order, position, device, marks, ins = plan.order, plan.position, plan.device, common.marks, net.ins
-    ends, arrived, free, sender, now = begun.end, begun.arrived, begun.free, common.sender, common.now
+    order, position, device, marks, ins = plan.order, plan.position, plan.device, kept.marks, net.ins
+    ends, arrived, free, sender, now = kept.end, kept.arrived, kept.free, kept.sender, kept.now
     devices, first, reach = seconds.shape[1], marks[AHEAD], marks[AHEAD_REACH]
     for i in range(3 * devices if first <= until else 0):
         now[i] = free[first, i]
@@ -358,45 +337,45 @@ def look_ahead(net: Net, plan: Places, begun: Begun, common: Common, until: int)
 
 
 @helper
-def look_back(net: Net, plan: Places, rest: Rest, common: Common, until: int) -> None:
+def look_back(net: Net, plan: Places, kept: Kept, until: int) -> None:
     """Work out the paths to the end back to a position, from where they are wrong."""
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     ins, outs = net.ins, net.outs
-    order, position, device, marks = plan.order, plan.position, plan.device, common.marks
-    left, flow_left, free, sender, now = rest.left, rest.flow_left, rest.free, common.sender, common.now
+    order, position, device, marks = plan.order, plan.position, plan.device, kept.marks
+    left, flow_left, free, sender, now = kept.left, kept.flow_left, kept.free_left, kept.sender, kept.now
     devices, last, reach = seconds.shape[1], marks[BACK], marks[BACK_REACH]
     for i in range(3 * devices if last >= until else 0):
         now[i] = free[last + 1, i]
     for at in range(last, until - 1, -1):
         v = order[at]
         k = device[v]
-        most, changed = now[k], False
+        rest, changed = now[k], False
         for i in range(after[v], after[v + 1]):
-            most = max(most, left[after[i]])
+            rest = max(rest, left[after[i]])
         for i in range(outs[v], outs[v + 1]):
             if device[flows[outs[i], TARGET]] != k:
-                most = max(most, flow_left[outs[i]])
-        now[k] = most + seconds[v, k]
+                rest = max(rest, flow_left[outs[i]])
+        now[k] = rest + seconds[v, k]
         if now[k] != left[v]:
             left[v], changed = now[k], True
         for i in range(ins[v + 1] - 1, ins[v] - 1, -1):
             f = ins[i]
-            u, t, a, most = flows[f, SOURCE], flows[f, TENSOR], device[flows[f, SOURCE]], 0.0
+            u, t, a, rest = flows[f, SOURCE], flows[f, TENSOR], device[flows[f, SOURCE]], 0.0
             if a == k:
                 continue
             if model != PORT_TENSOR or sender[t, k] == f:
-                most = left[v]
+                rest = left[v]
                 for j in range(outs[u], outs[u + 1] if model == PORT_TENSOR else 0):
                     w = flows[outs[j], TARGET]
                     if flows[outs[j], TENSOR] == t and device[w] == k:
-                        most = max(most, left[w])
+                        rest = max(rest, left[w])
                 if model != DELAY:
-                    most = max(most, now[devices + a], now[2 * devices + k])
-                most += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
+                    rest = max(rest, now[devices + a], now[2 * devices + k])
+                rest += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
                 if model != DELAY:
-                    now[devices + a] = now[2 * devices + k] = most
-            if most != flow_left[f]:
-                flow_left[f], changed = most, True
+                    now[devices + a] = now[2 * devices + k] = rest
+            if rest != flow_left[f]:
+                flow_left[f], changed = rest, True
         for i in range(before[v], before[v + 1] if changed else 0):
             reach = min(reach, position[before[i]])
         if not renewed(now, free, at) and at <= reach:

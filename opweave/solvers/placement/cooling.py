@@ -268,7 +268,7 @@ def _phase(
     moves, plan, best = search.moves(arrays), counted_plan(arrays, *start, cluster), math.inf
     while spell.done() < 1.0 and not run.should_stop():
         heat = scale * phase.hot * (phase.cold / phase.hot) ** min(1.0, spell.done())
-        order, device, began = plan.places.order.copy(), plan.places.device.copy(), run.elapsed()
+        order, device, began = plan.order.copy(), plan.device.copy(), run.elapsed()
         length, _ = anneal(arrays, plan, rng.random((moves, DRAWS)), np.full(moves, heat), order, device)
         spell.spend(run.elapsed() - began)
         if length < best:

@@ -163,7 +163,7 @@ def _round(search: LocalSearch, number: int) -> None:
     patience = PATIENCE * (1 + number // 8) if number else FIRST_PATIENCE
     while idle < patience and not search.run.should_stop():
         kicks = max(0, KICKS - int(moved[0])) if number else 0
-        order, device = plan.places.order.copy(), plan.places.device.copy()
+        order, device = plan.order.copy(), plan.device.copy()
         length = reinsert_many(trial, tabu, moved, rng.random((MOVES, DRAWS)), kicks, best, order, device)
         idle += MOVES
         if length < best:

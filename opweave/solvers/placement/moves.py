@@ -95,27 +95,33 @@ class Room(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Operators in scheduling order, the position of each, and its device. Shape (operators,)."""
+    """The order, positions and devices of a :class:`CountedPlan`, for what needs no more."""
 
     order: IntArray
     position: IntArray
     device: IntArray
 
 
-class Ties(NamedTuple):
-    """The cluster of every operator, and the operators of every cluster: Colocate moves them together."""
+class CountedPlan(NamedTuple):
+    """A plan that moves change in place.
 
+    Attributes
+    ----------
+    order, position
+        Operators in scheduling order, and the position of each. Shape (operators,).
+    device
+        Shape (operators,).
+    cluster, members_start, members
+        The cluster of every operator, and the operators of every cluster: Colocate moves them together.
+    """
+
+    order: IntArray
+    position: IntArray
+    device: IntArray
+    room: Room
     cluster: IntArray
     members_start: IntArray
     members: IntArray
-
-
-class CountedPlan(NamedTuple):
-    """A plan that moves change in place; helpers get the parts that they read, which compiles and runs faster."""
-
-    places: Places
-    room: Room
-    ties: Ties
 
 
 def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray, cluster: IntArray) -> CountedPlan:
@@ -135,8 +141,7 @@ def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray, clu
         arrays.parameters,
         arrays.parameter_bytes,
     )
-    places, ties = Places(order.copy(), position, device.copy()), Ties(cluster, members.start, members.items)
-    return CountedPlan(places, room, ties)
+    return CountedPlan(order.copy(), position, device.copy(), room, cluster, members.start, members.items)
 
 
 @helper
@@ -172,8 +177,9 @@ def slide(order: IntArray, position: IntArray, at: int, to: int) -> None:
 
 
 @helper
-def shifted(before: IntArray, after: IntArray, position: IntArray, v: int, draw: float, longest: int) -> int:
+def shifted(net: Net, position: IntArray, v: int, draw: float, longest: int) -> int:
     """A position for an operator that its neighbours allow, at most ``longest`` positions away."""
+    before, after = net.before, net.after
     low, high = max(0, position[v] - longest), min(len(position) - 1, position[v] + longest)
     for i in range(before[v], before[v + 1]):
         low = max(low, position[before[i]] + 1)
@@ -201,10 +207,8 @@ def last_touched(net: Net, places: Places, v: int, a: int, k: int) -> int:
 
 @helper
 def gather(
-    before: IntArray,
-    after: IntArray,
-    places: Places,
-    ties: Ties,
+    net: Net,
+    plan: CountedPlan,
     v: int,
     kind: int,
     draw: float,
@@ -216,9 +220,10 @@ def gather(
 
     Returns their number. ``taken`` holds ``mark`` for each of them.
     """
-    order, device = places.order, places.device
-    cluster, members_start, members = ties.cluster, ties.members_start, ties.members
-    count, size, a, done, first = len(order), 1, device[v], 0, places.position[v]
+    order, device = plan.order, plan.device
+    cluster, members_start, members = plan.cluster, plan.members_start, plan.members
+    before, after = net.before, net.after
+    count, size, a, done, first = len(order), 1, device[v], 0, plan.position[v]
     group[0], taken[v] = v, mark
     if kind == STRETCH:
         last = min(count, first + 1 + int(np.exp(draw * np.log(min(count, LONGEST_STRETCH)))))
@@ -247,7 +252,7 @@ def gather(
 
 @helper
 def make_room(
-    seconds: FloatMatrix,
+    net: Net,
     plan: CountedPlan,
     at: int,
     k: int,
@@ -262,8 +267,7 @@ def make_room(
     They go where the first operator that moved comes from. ``taken`` holds ``mark`` for the operators that moved.
     Returns how many operators moved now.
     """
-    order, device, room = plan.places.order, plan.places.device, plan.room
-    cluster, members_start = plan.ties.cluster, plan.ties.members_start
+    order, device, cluster, members_start, room = plan.order, plan.device, plan.cluster, plan.members_start, plan.room
     a = k
     for i in range(size):
         if a == k:
@@ -274,7 +278,7 @@ def make_room(
             continue
         w = order[p]
         alone = members_start[cluster[w] + 1] - members_start[cluster[w]] == 1
-        if device[w] == k and taken[w] != mark and alone and seconds[w, a] < np.inf:
+        if device[w] == k and taken[w] != mark and alone and net.seconds[w, a] < np.inf:
             taken[w] = mark
             group[size], old[size] = w, k
             size += 1
@@ -299,8 +303,7 @@ def make_move(
     position of v before, and how many operators it takes along. These are written to ``group``, their devices before to
     ``old``.
     """
-    places, room, seconds, before, after = plan.places, plan.room, net.seconds, net.before, net.after
-    order, position, device = places.order, places.position, places.device
+    order, position, device, room, seconds = plan.order, plan.position, plan.device, plan.room, net.seconds
     count, at, draw, longest = len(order), position[v], draws[row, 3], LONGEST_SHIFT
     kind = KINDS[int(draws[row, 1] * len(KINDS))] if seconds.shape[1] > 1 else SHIFT
     first, last, size, shifts = count, -1, 0, kind == SHIFT
@@ -308,14 +311,14 @@ def make_move(
         longest = LONGEST_SHIFT if draws[row, 5] < NEAR else count
     else:
         k = int(draws[row, 2] * seconds.shape[1])  # a random device, or that of a direct predecessor or successor
-        early = before[v + 1] - before[v]
-        beside = early + after[v + 1] - after[v]
+        early = net.before[v + 1] - net.before[v]
+        beside = early + net.after[v + 1] - net.after[v]
         if draws[row, 5] < 0.5 and beside > 0:
             pick = int(draws[row, 2] * beside)
-            k = device[before[before[v] + pick] if pick < early else after[after[v] + pick - early]]
+            k = device[net.before[net.before[v] + pick] if pick < early else net.after[net.after[v] + pick - early]]
         if kind != STRETCH and device[v] == k:
             return count, -1, at, 0
-        size = gather(before, after, places, plan.ties, v, kind, draw, group, taken, row)
+        size = gather(net, plan, v, kind, draw, group, taken, row)
         for i in range(size):
             if seconds[group[i], k] == np.inf:
                 return count, -1, at, 0
@@ -328,13 +331,14 @@ def make_move(
             if old[i] != k:
                 settle(room, device, group[i], k)
         if room.used[k] > room.capacity[k]:
-            size = make_room(seconds, plan, at, k, group, old, size, taken, row)
+            size = make_room(net, plan, at, k, group, old, size, taken, row)
         shifts, draw, last = kind == ALONE and draw < SHIFTED, draw / SHIFTED, first
     if shifts:
-        to = shifted(before, after, position, v, draw, longest)
+        to = shifted(net, position, v, draw, longest)
         if to != at:
             slide(order, position, at, to)
             first, last = min(first, at, to), max(last, at, to)
+    places = Places(order, position, device)
     for i in range(size):
         w = group[i]
         if old[i] != device[w]:
@@ -344,10 +348,10 @@ def make_move(
 
 
 @helper
-def take_back(places: Places, room: Room, v: int, at: int, group: IntArray, old: IntArray, size: int) -> None:
+def take_back(plan: CountedPlan, v: int, at: int, group: IntArray, old: IntArray, size: int) -> None:
     """Undo what :func:`make_move` did."""
-    device = places.device
-    slide(places.order, places.position, places.position[v], at)
+    order, position, device, room = plan.order, plan.position, plan.device, plan.room
+    slide(order, position, position[v], at)
     for i in range(size):
         if old[i] != device[group[i]]:
             settle(room, device, group[i], old[i])

@@ -96,8 +96,8 @@ def reinsert_many(
     The plan is changed. The best schedule shorter than ``least`` goes to ``best_order`` and ``best_device``; returns
     its length. ``tabu`` holds the move until which an operator may not go to a device, and ``moved`` the moves so far.
     """
-    plan, paths, place, lengths = trial.plan.places, trial.paths, trial.place, trial.lengths
-    seconds, ties = trial.front.seconds, trial.plan.ties
+    plan, paths, place, lengths = trial.plan, trial.paths, trial.place, trial.lengths
+    seconds = trial.front.seconds
     count, devices = seconds.shape
     path, longest = trial.space[0], trial.longest
     best = least
@@ -122,7 +122,7 @@ def reinsert_many(
         lengths[2] = draws[move, 1]
         for turn in range(judged):
             v = path[(at + turn * step) % length]
-            if ties.members_start[ties.cluster[v] + 1] - ties.members_start[ties.cluster[v]] > 1:
+            if plan.members_start[plan.cluster[v] + 1] - plan.members_start[plan.cluster[v]] > 1:
                 continue
             rest = _without(trial, v, longest[plan.position[v]])
             for k in range(devices):
@@ -144,7 +144,7 @@ def reinsert_many(
 @helper
 def _link(trial: Trial) -> None:
     """Write the rows of operators by device, and the neighbours of every operator in its row."""
-    plan, paths, fill = trial.plan.places, trial.paths, trial.space[0]
+    plan, paths, fill = trial.plan, trial.paths, trial.space[0]
     count, devices = trial.front.seconds.shape
     for k in range(devices + 1):
         paths.row_start[k] = 0
@@ -167,7 +167,7 @@ def _link(trial: Trial) -> None:
 @helper
 def _time(trial: Trial) -> float:
     """Fill the longest paths; return the makespan."""
-    plan, paths, seconds = trial.plan.places, trial.paths, trial.front.seconds
+    plan, paths, seconds = trial.plan, trial.paths, trial.front.seconds
     count, makespan = len(plan.order), 0.0
     for i in range(count):
         v = plan.order[i]
@@ -187,7 +187,7 @@ def _time(trial: Trial) -> float:
 @helper
 def _without(trial: Trial, v: int, rest: float) -> float:
     """Fill the paths without operator v; return the longest, given the longest of all operators before it."""
-    plan, paths, seconds, device = trial.plan.places, trial.paths, trial.front.seconds, trial.plan.places.device
+    plan, paths, seconds, device = trial.plan, trial.paths, trial.front.seconds, trial.plan.device
     first = plan.position[v]
     paths.end_without[v] = _ready(trial.front, device, paths.end, v, device[v], -1)
     paths.reach_without[v] = _ready(trial.back, device, paths.reach, v, device[v], -1)
@@ -211,18 +211,17 @@ def _judge(trial: Trial, v: int, k: int, rest: float, most: float, kicked: bool)
 
     They lie between the last operator that ends before v is ready and the first whose tail is shorter.
     """
-    paths, lengths, place, room = trial.paths, trial.lengths, trial.place, trial.plan.room
-    device = trial.plan.places.device
-    a = device[v]
+    plan, paths, lengths, place = trial.plan, trial.paths, trial.lengths, trial.place
+    a = plan.device[v]
     if trial.front.seconds[v, k] == np.inf:
         return
-    settle(room, device, v, k)
-    full = exceeds(room.used, room.capacity)
-    settle(room, device, v, a)
+    settle(plan.room, plan.device, v, k)
+    full = exceeds(plan.room.used, plan.room.capacity)
+    settle(plan.room, plan.device, v, a)
     if full and k != a:
         return
-    ready = _ready(trial.front, device, paths.end, v, k, -1)
-    left = _ready(trial.back, device, paths.reach, v, k, -1)
+    ready = _ready(trial.front, plan.device, paths.end, v, k, -1)
+    left = _ready(trial.back, plan.device, paths.reach, v, k, -1)
     if max(ready, left) == np.inf:
         return
     begins, ends = paths.row_start[k], paths.row_start[k + 1]
@@ -263,14 +262,14 @@ def _judge(trial: Trial, v: int, k: int, rest: float, most: float, kicked: bool)
 @helper
 def _carried_out(trial: Trial) -> bool:
     """Move an operator to its place; if the devices' orders then form a cycle, change nothing and return False."""
-    plan, room, paths, place = trial.plan.places, trial.plan.room, trial.paths, trial.place
+    plan, paths, place = trial.plan, trial.paths, trial.place
     v = place[0]
     a, was = plan.device[v], paths.last_before[v]
     _move(paths, v, place[1], place[2])
-    settle(room, plan.device, v, place[1])
+    settle(plan.room, plan.device, v, place[1])
     if not _sorted(trial):
         _move(paths, v, a, was)
-        settle(room, plan.device, v, a)
+        settle(plan.room, plan.device, v, a)
         return False
     for i in range(len(plan.order)):
         v = trial.space[0, i]
@@ -321,7 +320,7 @@ def _move(paths: Paths, v: int, k: int, before: int) -> None:
 def _sorted(trial: Trial) -> bool:
     """Write an order in which predecessors, also those on the device, come first; False if they form a cycle."""
     before, after, paths = trial.front.before, trial.front.after, trial.paths
-    order, waiting, count, top, at = trial.space[0], trial.space[1], len(trial.plan.places.order), 0, 0
+    order, waiting, count, top, at = trial.space[0], trial.space[1], len(trial.plan.order), 0, 0
     for v in range(count):
         waiting[v] = before[v + 1] - before[v] + (1 if paths.last_before[v] >= 0 else 0)
         if waiting[v] == 0:
