@@ -40,7 +40,7 @@ FRAMEWORKS = {"torch", "keras", "onnx", "onnxruntime", "openvino", "tflite_micro
 """Blocks that need one of these, and the blocks below them that need nothing more, run with the marked tests only."""
 
 HEAVY = "opweave.adapters.cli.main highspy matplotlib.figure numba pandas pyomo.environ scipy.optimize"
-"""What many pages import; it is imported once, before pages run in forked processes."""
+"""What many pages import; it is imported once, as all loops are loaded, before pages run in forked processes."""
 
 ARGUMENTS = {"plan_model_file.py": [str(ROOT / "tests/data/MobileNetV2.json.gz")]}
 """What examples are called with."""
@@ -134,6 +134,7 @@ def run_apart(run: Callable[[Path], None], paths: list[Path]) -> None:
     for name in HEAVY.split():
         importlib.import_module(name)
     ow.list_solvers()  # imports them
+    ow.warm()
     failed = []
     for path in paths:
         child = os.fork()

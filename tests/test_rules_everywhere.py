@@ -187,6 +187,23 @@ def test_three_ways_of_writing_a_rule_mean_the_same(kind: str, solver: str) -> N
     check(unsaid, truth)
 
 
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_auto_finds_soon_that_rows_contradict_each_other(kind: str) -> None:
+    def extend(model, problem) -> None:
+        if kind == "memory_ordering":
+            model.add(model.position("a") + 1 <= model.position("b"))
+            model.add(model.position("b") + 1 <= model.position("a"))
+            return
+        part = {"slicing": "share", "memory_layout": "in_pool"}.get(kind, "on")
+        a, b, c = (getattr(model, part)(op, "d") for op in ("a", "b", "c"))
+        model.add(a + b >= 1.5)  # every two of these can be met
+        model.add(a + c <= 1)
+        model.add(b + (1 - c) <= 1)
+
+    result = ow.solve(PROBLEMS[kind], extend=extend, time_limit=20)
+    assert result.status is ow.Status.INFEASIBLE, result.reason
+
+
 @pytest.mark.parametrize("kind", ["placement", "pipeline"])
 @pytest.mark.parametrize(("device", "most"), [("d", 0), ("e", 0), ("d", 2)])
 def test_violations_alone_agree_with_brute_force(kind: str, device: str, most: int) -> None:

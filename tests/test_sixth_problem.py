@@ -151,22 +151,31 @@ def test_it_is_shown_like_any_other(tmp_path: Path) -> None:
     assert {"plan.json", "trace.json", "plan.png", "report.html"} <= files
 
 
+COMMANDS = """
+import sys
+from opweave.adapters.cli.main import main
+imports = sys.argv[1:]
+for line in ("solve spec.json", "import solve spec.json -o result.json", "import check spec.json result.json"):
+    words = line.split()
+    sys.argv = ["opweave", *(imports + words[1:] if words[0] == "import" else words)]
+    try:
+        main()
+    except SystemExit as ended:
+        print("ended with", ended.code)
+"""
+
+
 def test_the_command_line_takes_it(tmp_path: Path) -> None:
-    spec, result = tmp_path / "spec.json", tmp_path / "result.json"
-    spec.write_text(THREE.model_dump_json())
+    (tmp_path / "spec.json").write_text(THREE.model_dump_json())
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        call = [sys.executable, "-m", "opweave", *map(str, arguments)]
-        return subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-
-    solved = run("--import", FILE, "solve", spec, "-o", result)
-    assert solved.returncode == 0, solved.stderr
-    assert "14 loss" in solved.stdout
-    assert json.loads(result.read_text())["solution"]["kind"] == "precisions"
-    checked = run("--import", FILE, "check", spec, result)
-    assert checked.stdout.startswith("valid: 14 loss, as claimed"), checked.stderr
-    assert "kind 'mixed_precision' is not a problem of opweave" in run("solve", spec).stderr
+    call = [sys.executable, "-c", COMMANDS, "--import", str(FILE)]
+    done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert "kind 'mixed_precision' is not a problem of opweave" in done.stderr
+    refused, solved, checked, after = done.stdout.split("ended with ")
+    assert (refused, solved[0], checked[0], after) == ("", "2", "0", "0\n"), done.stderr
+    assert "14 loss" in solved
+    assert json.loads((tmp_path / "result.json").read_text())["solution"]["kind"] == "precisions"
+    assert checked[2:].startswith("valid: 14 loss, as claimed")
 
 
 def test_packages_name_their_modules_as_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:

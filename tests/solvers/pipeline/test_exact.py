@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -236,16 +237,23 @@ def test_labels_and_walks_settle_what_sets_do_not(problem: Pipeline) -> None:
         assert optimum is None or math.isclose(result.objective, optimum, rel_tol=1e-9, abs_tol=1e-12)
 
 
+@cache
+def exported() -> tuple[ow.OpGraph, ow.Cluster, ow.Costs]:
+    """A language model, which takes a second to read, and machines at home."""
+    graph = ow.load(KERAS.parent / "torch" / "llama2_7b.export.json.gz")
+    cluster = at_home(graph, 0.53).cluster
+    return graph, cluster, ow.Costs.roofline(graph, cluster)
+
+
 @pytest.mark.parametrize("objective", ["latency", "bottleneck"])
 @pytest.mark.parametrize("inputs", ["first", "everywhere"])
 def test_an_exported_language_model_is_proved(objective: str, inputs: str) -> None:
     """Masks, cosines and sines, which all layers read, forbid no cut; no order of filling devices is better."""
-    graph = ow.load(KERAS.parent / "torch" / "llama2_7b.export.json.gz")
-    cluster = at_home(graph, 0.53).cluster
+    graph, cluster, costs = exported()
     problem = Pipeline(
         graph=graph,
         cluster=cluster,
-        costs=ow.Costs.roofline(graph, cluster),
+        costs=costs,
         memory="parameters",
         objective=objective,
         inputs=inputs,

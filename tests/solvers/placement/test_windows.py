@@ -35,8 +35,8 @@ def test_windows_never_lengthen_a_plan(transfers: str, *, memory: bool) -> None:
 
 def test_windows_shorten_a_plan_on_one_device() -> None:
     """Layers of branches on the first device only: windows find others for some of them."""
-    problem = layered_problem(4, 4)
-    search = empty_search(problem, Run(time_limit=20.0))
+    problem, before = layered_problem(4, 4), 0.0
+    search = empty_search(problem, Run(time_limit=20.0, callback=lambda now: (now.objective or before) < before))
     search.consider(np.arange(search.instance.operators), search.device)
     before = search.makespan
     reoptimise(search, Spell(search.run, 5.0))
