@@ -137,13 +137,13 @@ class Workers:
 
         Raises
         ------
-        EngineError
+        LostError
             When the scheduler does not answer.
         """
         try:
             known = self.client.sync(self.client.scheduler.identity, n_workers=-1)
         except OSError as error:
-            raise EngineError(f"the scheduler is gone: {error}") from None
+            raise LostError(f"the scheduler is gone: {error}") from None
         return {str(row["name"]): {**row, "address": address} for address, row in known["workers"].items()}
 
     def loss(self, wait: float = 0.0) -> LostError | None:
@@ -182,7 +182,9 @@ class Workers:
                 raise LostError(f"worker {silent!r} has not answered for {seconds:.0f} s")
         return found
 
-    def ask(self, question: Any, given: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    def ask(
+        self, question: Any, given: Mapping[str, Any] | None = None, seconds: float = SECONDS_TO_ANSWER, **options: Any
+    ) -> dict[str, Any]:
         """Call a function, or make an actor, on every worker, all at once.
 
         Parameters
@@ -191,6 +193,8 @@ class Workers:
             The function, or the class of an actor.
         given
             Its arguments by name of the worker.
+        seconds
+            Longest wait for an answer.
 
         Raises
         ------
@@ -201,7 +205,7 @@ class Workers:
         for name, row in self.about.items():
             arguments = given[name] if given else ()
             futures[name] = self.client.submit(question, *arguments, workers=row["address"], pure=False, **options)
-        return self.answers(futures)
+        return self.answers(futures, seconds)
 
     def check_room(self, needed: Mapping[str, int]) -> None:
         """Check that each one may use the bytes of memory that it needs.
