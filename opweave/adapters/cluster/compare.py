@@ -68,8 +68,8 @@ class ClusterRun:
     outputs
         The model's outputs by input.
     difference
-        Largest relative difference from the outputs of the whole model; 0 if they agree bit for bit; None if they were
-        not compared.
+        Largest difference from the outputs of the whole model; 0 if they agree bit for bit; infinite if they are not
+        even close; None if they were not compared.
     inputs
         Number of inputs that were asked for.
     moved

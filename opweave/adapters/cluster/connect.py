@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError
@@ -64,7 +64,7 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opweave-"))
         stack.enter_context(dask.config.set({"temporary-directory": folder}))
-        target = stack.enter_context(_local(names)) if scheduler is None else scheduler
+        target = _local(names, stack) if scheduler is None else scheduler
         try:
             client = stack.enter_context(Client(target, timeout=SECONDS_TO_JOIN, direct_to_workers=True))
         except (OSError, ValueError) as error:
@@ -73,30 +73,31 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
         yield client
 
 
-def _local(names: Sequence[str]) -> Any:
-    """Workers on this machine, one process and one thread each; they listen on the loopback address only.
+def _local(names: Sequence[str], stack: ExitStack) -> Any:
+    """Start workers on this machine, one process and one thread each; they listen on the loopback address only.
 
-    They inherit that interrupts are ignored: Ctrl-C reaches all processes of a terminal, and this one ends the others.
+    They inherit that interrupts are blocked: Ctrl-C reaches all processes of a terminal, and this one ends the others.
+    An interrupt that comes meanwhile is raised here when they can be ended.
     """
     from distributed import Nanny, Scheduler, SpecCluster
 
     nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
     nanny["config"] = {"distributed.worker.profile.enabled": False}  # it stops every thread, a hundred times a second
     scheduler = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
-    on_main = threading.current_thread() is threading.main_thread()  # no other thread may change what signals do
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN) if on_main else None
+    resource_tracker.ensure_running()  # its start, which multiprocessing puts off, would let interrupts through
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return SpecCluster(
+        cluster = SpecCluster(
             scheduler={"cls": Scheduler, "options": scheduler},
             workers={name: {"cls": Nanny, "options": {**nanny, "name": name}} for name in names},
             silence_logs=logging.ERROR,
         )
+        return stack.enter_context(cluster)
     except RuntimeError as error:
         why = f"local workers did not start: {error} A script must start them under: if __name__ == '__main__'"
         raise EngineError(why) from None
     finally:
-        if heard is not None:
-            signal.signal(signal.SIGINT, heard)
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
 
 
 class Workers:
