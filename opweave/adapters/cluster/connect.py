@@ -81,7 +81,7 @@ def _local(names: Sequence[str], stack: ExitStack) -> Any:
     """
     from distributed import Nanny, Scheduler, SpecCluster
 
-    nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
+    nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.CRITICAL}
     nanny["config"] = {"distributed.worker.profile.enabled": False}  # it stops every thread, a hundred times a second
     scheduler = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
     resource_tracker.ensure_running()  # its start, which multiprocessing puts off, would let interrupts through

@@ -274,6 +274,7 @@ class Station:
                 continue
             target = self.parts[number].turn(index)
             if target == self.device:
+                self.inbox.setdefault((number, index), {})  # a device that waits for itself waits for ever
                 await self.put(number, index, tensors, moment)
             else:
                 full = self.out[target].full()

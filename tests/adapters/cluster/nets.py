@@ -36,10 +36,11 @@ def half_net(path: Path) -> Path:
     text = """
     <ir_version: 9, opset_import: ["" : 17]>
     half (float16[1, 8, 12, 12] x) => (float16[1, 8, 12, 12] y) <int64[4] shape = {8, 8, 3, 3}> {
-        flat = ConstantOfShape<value = float16[1] {0.03}>(shape)
-        a = Conv<pads = [1, 1, 1, 1]>(x, flat)
+        flat = ConstantOfShape<value = float[1] {0.03}>(shape)
+        weight = Cast<to = 10>(flat)
+        a = Conv<pads = [1, 1, 1, 1]>(x, weight)
         b = Relu(a)
-        c = Conv<pads = [1, 1, 1, 1]>(b, flat)
+        c = Conv<pads = [1, 1, 1, 1]>(b, weight)
         y = Relu(c)
     }
     """
