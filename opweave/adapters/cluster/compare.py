@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,8 @@ class ClusterRun:
     outputs
         The model's outputs by input.
     difference
-        Largest relative difference from the outputs of the whole model; 0 if they agree bit for bit; None if they were
-        not compared.
+        Largest difference from the outputs of the whole model; 0 if they agree bit for bit; infinite if they are not
+        even close; None if they were not compared.
     inputs
         Number of inputs that were asked for.
     moved
@@ -202,8 +203,6 @@ def measured_timeline(carried: Carried, plan: Plan, planned: Timeline) -> Timeli
     recorder, first = Recorder(), min((event.begin for _, event in carried.events), default=0.0)
     for device, event in sorted(carried.events, key=lambda row: row[1].begin):
         begin, end, what, number = event.begin - first, event.end - first, len(names.texts) + event.part, event.index
-        if number not in carried.outputs:
-            continue
         if event.target is None:
             recorder.activity(ActivityKind.RUN, where["device", device], what, begin, end, number=number)
             continue
@@ -226,13 +225,17 @@ def with_measured_times(
     if problem.costs is None:
         return None
     slower = {row.what: row.measured / row.predicted for row in rows if row.predicted and row.measured}
+    # devices that did nothing are taken to be as far off as the others
+    computes, sends = (
+        median([by for what, by in slower.items() if what.endswith(end)] or [1.0]) for end in (COMPUTES, SENDS)
+    )
     table = {
-        operator: {device: took * slower.get(f"{device}{COMPUTES}", 1.0) for device, took in times.items()}
+        operator: {device: took * slower.get(f"{device}{COMPUTES}", computes) for device, took in times.items()}
         for operator, times in problem.known_seconds.items()
     }
     cluster, names = problem.cluster, list(problem.cluster.device_index)
     if len(names) > 1:
-        rates = cluster.direct_bandwidth / [[slower.get(f"{name}{SENDS}", 1.0)] for name in names]
+        rates = cluster.direct_bandwidth / [[slower.get(f"{name}{SENDS}", sends)] for name in names]
         cluster = rebuilt(cluster, bandwidth=rates.tolist(), rates=None, shared=None)
     changed: Problem[Any, Any] = rebuilt(problem, costs=Costs.from_table(table), cluster=cluster)
     kept = changed.evaluate(solution)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError
@@ -64,7 +64,7 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opweave-"))
         stack.enter_context(dask.config.set({"temporary-directory": folder}))
-        target = stack.enter_context(_local(names)) if scheduler is None else scheduler
+        target = _local(names, stack) if scheduler is None else scheduler
         try:
             client = stack.enter_context(Client(target, timeout=SECONDS_TO_JOIN, direct_to_workers=True))
         except (OSError, ValueError) as error:
@@ -73,30 +73,31 @@ def connected(scheduler: str | None = None, *, local: int | Sequence[str] | None
         yield client
 
 
-def _local(names: Sequence[str]) -> Any:
-    """Workers on this machine, one process and one thread each; they listen on the loopback address only.
+def _local(names: Sequence[str], stack: ExitStack) -> Any:
+    """Start workers on this machine, one process and one thread each; they listen on the loopback address only.
 
-    They inherit that interrupts are ignored: Ctrl-C reaches all processes of a terminal, and this one ends the others.
+    They inherit that interrupts are blocked: Ctrl-C reaches all processes of a terminal, and this one ends the others.
+    An interrupt that comes meanwhile is raised here when they can be ended.
     """
     from distributed import Nanny, Scheduler, SpecCluster
 
-    nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
+    nanny = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.CRITICAL}
     nanny["config"] = {"distributed.worker.profile.enabled": False}  # it stops every thread, a hundred times a second
     scheduler = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
-    on_main = threading.current_thread() is threading.main_thread()  # no other thread may change what signals do
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN) if on_main else None
+    resource_tracker.ensure_running()  # its start, which multiprocessing puts off, would let interrupts through
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return SpecCluster(
+        cluster = SpecCluster(
             scheduler={"cls": Scheduler, "options": scheduler},
             workers={name: {"cls": Nanny, "options": {**nanny, "name": name}} for name in names},
             silence_logs=logging.ERROR,
         )
+        return stack.enter_context(cluster)
     except RuntimeError as error:
         why = f"local workers did not start: {error} A script must start them under: if __name__ == '__main__'"
         raise EngineError(why) from None
     finally:
-        if heard is not None:
-            signal.signal(signal.SIGINT, heard)
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
 
 
 class Workers:
@@ -137,13 +138,13 @@ class Workers:
 
         Raises
         ------
-        EngineError
+        LostError
             When the scheduler does not answer.
         """
         try:
             known = self.client.sync(self.client.scheduler.identity, n_workers=-1)
         except OSError as error:
-            raise EngineError(f"the scheduler is gone: {error}") from None
+            raise LostError(f"the scheduler is gone: {error}") from None
         return {str(row["name"]): {**row, "address": address} for address, row in known["workers"].items()}
 
     def loss(self, wait: float = 0.0) -> LostError | None:
@@ -182,7 +183,9 @@ class Workers:
                 raise LostError(f"worker {silent!r} has not answered for {seconds:.0f} s")
         return found
 
-    def ask(self, question: Any, given: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    def ask(
+        self, question: Any, given: Mapping[str, Any] | None = None, seconds: float = SECONDS_TO_ANSWER, **options: Any
+    ) -> dict[str, Any]:
         """Call a function, or make an actor, on every worker, all at once.
 
         Parameters
@@ -191,6 +194,8 @@ class Workers:
             The function, or the class of an actor.
         given
             Its arguments by name of the worker.
+        seconds
+            Longest wait for an answer.
 
         Raises
         ------
@@ -201,7 +206,7 @@ class Workers:
         for name, row in self.about.items():
             arguments = given[name] if given else ()
             futures[name] = self.client.submit(question, *arguments, workers=row["address"], pure=False, **options)
-        return self.answers(futures)
+        return self.answers(futures, seconds)
 
     def check_room(self, needed: Mapping[str, int]) -> None:
         """Check that each one may use the bytes of memory that it needs.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from opweave.adapters.cluster.station import RESULT, ModelPiece, Tensors
+from opweave.adapters.cluster.station import RESULT, ModelPiece
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.onnx.pieces import Piece, split_onnx
@@ -170,17 +171,8 @@ def _links(parts: Sequence[ModelPiece], cluster: Cluster, compression: float) ->
     for a, b in np.argwhere(rates > 0.0).tolist():
         links[names[a]][names[b]] = float(latencies[a, b]), float(rates[a, b]) * compression
     for part in parts:
-        for target in {device for k in part.routes if k != RESULT for device in parts[k].devices}:
-            if target not in links.get(part.devices[0], {}):
-                raise InvalidInputError(f"the cluster to emulate lacks a link from {part.devices[0]!r} to {target!r}")
+        targets = {device for k in part.routes if k != RESULT for device in parts[k].devices}
+        for source, target in product(part.devices, targets):
+            if target != source and target not in links.get(source, {}):
+                raise InvalidInputError(f"the cluster to emulate lacks a link from {source!r} to {target!r}")
     return links
-
-
-def random_inputs(model: bytes, count: int) -> list[Tensors]:
-    """Inputs of a model, one mapping for each."""
-    from onnx import load_model_from_string
-
-    from opweave.adapters.onnx.session import random_feeds
-
-    proto = load_model_from_string(model)
-    return [dict(random_feeds(proto, seed)) for seed in range(count)]

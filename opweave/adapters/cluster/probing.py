@@ -15,8 +15,8 @@ import numpy as np
 
 from opweave.adapters.cluster.carry import carry_out
 from opweave.adapters.cluster.connect import Workers
-from opweave.adapters.cluster.parts import Plan, cut, random_inputs
-from opweave.adapters.cluster.station import RESULT, ModelPiece, memory_bytes, open_part, part_options
+from opweave.adapters.cluster.parts import Plan, cut
+from opweave.adapters.cluster.station import RESULT, ModelPiece, memory_bytes
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
 from opweave.adapters.runtimes.groups import Group
@@ -145,9 +145,9 @@ def measured(file: bytes, threads: int) -> tuple[dict[str, float], str]:
     """Median seconds of a model's operators on this machine, and how they were measured; runs on a worker."""
     from distributed import get_worker
 
-    from opweave.adapters.onnx.session import profiled_run
+    from opweave.adapters.onnx.session import open_part, part_options, profiled_run, random_batch
 
-    feeds = random_inputs(file, 1)[0]
+    feeds = random_batch(file, 1)[0]
     session, whole, profiles = open_part(file, threads), list[float](), []
     session.run(None, feeds)
     with tempfile.TemporaryDirectory(prefix="opweave-", dir=get_worker().local_directory) as folder:

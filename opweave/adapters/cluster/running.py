@@ -11,10 +11,10 @@ import numpy as np
 
 from opweave.adapters.cluster.carry import PATIENCE, Observer, carry_out
 from opweave.adapters.cluster.compare import ClusterRun, compared, measured_timeline, with_measured_times
-from opweave.adapters.cluster.parts import Plan, plan_of, random_inputs
-from opweave.adapters.cluster.station import Tensors, open_part
+from opweave.adapters.cluster.parts import Plan, plan_of
+from opweave.adapters.cluster.station import Tensors
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.session import Arrays, run_session
+from opweave.adapters.onnx.session import Arrays, open_part, random_batch, run_session
 from opweave.adapters.verify.parts import are_equal, difference, outputs_of
 from opweave.problems.cluster import Cluster
 from opweave.problems.errors import InvalidInputError
@@ -58,7 +58,7 @@ def run(
     result
         The result, or its solution.
     client
-        A client of ``distributed``; workers have the names of the plan's devices, or are taken in the order of names.
+        A client of ``distributed``; its workers have the names of the plan's devices.
     problem
         What was solved, unless the result knows it.
     inputs
@@ -93,7 +93,7 @@ def run(
         raise InvalidInputError(f"this plan cannot be carried out: {wrong.message}")
     cut = partial(plan_of, model, asked, emulate=emulate, dims=dims)
     plan = cut(solution)
-    given = random_inputs(plan.whole, inputs) if isinstance(inputs, int) else inputs
+    given = random_batch(plan.whole, inputs) if isinstance(inputs, int) else inputs
     feeds = [{name: np.asarray(value) for name, value in each.items()} for each in given]
     if not feeds:
         raise InvalidInputError("no input is given; ask for at least one")
@@ -115,19 +115,10 @@ def run(
     carried, plan = carry_out(client, plan, feeds, threads=threads, patience=patience, spare=spare, progress=progress)
     timeline = measured_timeline(carried, plan, planned)
     rows = compared(asked, now, timeline, carried, plan)
-    apart = [_difference(found, expected[index]) for index, found in carried.outputs.items()]
-    better = None if carried.reason else with_measured_times(asked, now, rows, RESOLVE_SECONDS)
-    return ClusterRun(
-        rows,
-        carried.outputs,
-        max(apart, default=None),
-        len(feeds),
-        carried.moved,
-        carried.reason,
-        timeline,
-        better,
-        (asked, result) if isinstance(result, Result) else None,
-    )
+    apart = max((_difference(found, expected[index]) for index, found in carried.outputs.items()), default=None)
+    moved, reason, both = carried.moved, carried.reason, (asked, result) if isinstance(result, Result) else None
+    better = None if moved or reason else with_measured_times(asked, now, rows, RESOLVE_SECONDS)
+    return ClusterRun(rows, carried.outputs, apart, len(feeds), moved, reason, timeline, better, both)
 
 
 def _difference(ours: Tensors, theirs: Arrays) -> float:

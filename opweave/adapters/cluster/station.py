@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from opweave.adapters.onnx.session import import_runtime, open_part
 
 Tensors = dict[str, NDArray[np.generic]]
 
@@ -130,6 +133,7 @@ class Station:
         links: Mapping[str, tuple[float, float]] | None,
         alone: bool,
     ) -> None:
+        import_runtime()  # its own memory is not the parts'
         self.bytes, _ = memory_bytes()
         self.device, self.links = device, links
         self.parts, self.inputs = load
@@ -142,6 +146,7 @@ class Station:
         self.ready: asyncio.PriorityQueue[tuple[int, int]] = asyncio.PriorityQueue()
         self.out: dict[str, asyncio.Queue[tuple[int, int, int, Tensors, float]]] = {}
         self.turns: Any = asyncio.Lock() if alone else contextlib.nullcontext()
+        self.alone, self.free = alone, defaultdict[str, float](float)
         self.stations: Mapping[str, Any] = {}
         self.channel: Any = None
         self.channel_lock, self.channel_free = asyncio.Lock(), 0.0
@@ -169,16 +174,23 @@ class Station:
         """Let inputs into the parts that need nothing from others, as fast as these take them."""
         self._start(self._enter(inputs))
 
-    async def put(self, number: int, index: int, tensors: Tensors, not_before: float = 0.0) -> tuple[float, float]:
-        """Take tensors for a part; waits while its inbox is full. Returns for how long, and when they came."""
+    async def put(
+        self, number: int, index: int, tensors: Tensors, begin: float = 0.0, takes: float = 0.0
+    ) -> tuple[float, float]:
+        """Take tensors for a part; waits while its inbox is full. Returns for how long, and when they came.
+
+        An emulated link begins at a moment at the earliest, and takes some seconds.
+        """
         key, arrived = (number, index), time.time()
         async with self.space:
             await self.space.wait_for(lambda: key in self.inbox or sum(k == number for k, _ in self.inbox) < WAITING)
             self.inbox.setdefault(key, {})
         waited = time.time() - arrived
-        await sleep_until(not_before)
+        async with self.turns if takes else contextlib.nullcontext():
+            came = max(arrived, takes + max(begin, self.free[""]))
+            await sleep_until(came)
+            self.free[""] = came if self.alone else 0.0
         self.inbox[key].update(tensors)
-        came = max(arrived, not_before)
         self.came[key] = max(self.came.get(key, 0.0), came)
         if self.parts[number].needs <= self.inbox[key].keys():
             await self.ready.put((index, number))
@@ -207,6 +219,10 @@ class Station:
         self.thread.shutdown(wait=False, cancel_futures=True)
         self.sessions.clear()
 
+    def _line(self, target: str = "") -> str:
+        """What is busy while it computes, or sends: all that a device does, if it does one thing at a time."""
+        return "" if self.alone else target or self.device
+
     def _start(self, work: Any) -> None:
         self.tasks.append(asyncio.create_task(self._guarded(work)))
 
@@ -224,7 +240,6 @@ class Station:
 
     async def _compute(self) -> None:
         """Run parts, the earliest input first."""
-        free = 0.0
         while True:
             index, number = await self.ready.get()
             part, came = self.parts[number], self.came.pop((number, index))
@@ -233,8 +248,8 @@ class Station:
                 self.doing = (f"running part {number} on input {index}", time.time())
                 begin, end = await asyncio.get_running_loop().run_in_executor(self.thread, self._run, part, known)
                 if part.seconds is not None:  # from when it could begin, however late this process woke up
-                    begin = max(free, came)
-                    end = free = max(begin + part.seconds, end)
+                    begin = max(self.free[self._line()], came)
+                    self.free[self._line()] = end = max(begin + part.seconds, end)
                     await sleep_until(end)
             self.events.append(Event(number, index, begin, end))
             self.doing = ("waiting", time.time())
@@ -259,31 +274,36 @@ class Station:
                 continue
             target = self.parts[number].turn(index)
             if target == self.device:
+                self.inbox.setdefault((number, index), {})  # a device that waits for itself waits for ever
                 await self.put(number, index, tensors, moment)
             else:
+                full = self.out[target].full()
                 await self.out[target].put((part.number, index, number, tensors, moment))
+                self.free[self._line()] = time.time() if full else moment  # to wait for a link is no work
 
     async def _send(self, target: str) -> None:
         """Send to one device what waits for the link to it."""
-        free, there = 0.0, self.stations[target]
+        there = self.stations[target]
         while True:
             number, index, reader, tensors, moment = await self.out[target].get()
-            size = sum(each.nbytes for each in tensors.values())
+            arrays = (each if isinstance(each, list) else [each] for each in tensors.values())  # sequences are lists
+            size = sum(array.nbytes for row in arrays for array in row)
             async with self.turns:
-                begin = time.time()
-                self.doing = (f"sending input {index} to {target!r}", begin)
+                asked = time.time()
+                self.doing = (f"sending input {index} to {target!r}", asked)
                 if self.links is None:
                     waited, _ = await there.put(reader, index, tensors)
                     end = time.time()
-                    begin += min(waited, end - begin)  # the link is not to blame for a full inbox
+                    begin = asked + min(waited, end - asked)  # the link is not to blame for a full inbox
                 else:
                     latency, rate = self.links[target]
                     takes = latency + size / rate if size else 0.0
-                    begin, end = max(free, moment), max(free, moment) + takes
+                    begin = max(self.free[self._line(target)], moment)
                     if self.channel is not None:
-                        begin, end = await self.channel.occupy(moment, takes)
-                    _, end = await there.put(reader, index, tensors, end)
-                    free = end
+                        begin, _ = await self.channel.occupy(begin, takes)
+                    waited, end = await there.put(reader, index, tensors, begin, takes)
+                    begin = end - takes if self.alone else begin  # its reader had other things to do before
+                    self.free[self._line(target)] = max(end, asked + waited)
             self.events.append(Event(number, index, begin, end, reader, size))
 
 
@@ -297,21 +317,3 @@ def memory_bytes() -> tuple[int, int]:
     import psutil  # type: ignore[import-untyped]
 
     return int(psutil.Process().memory_info().rss), int(psutil.virtual_memory().available)
-
-
-def open_part(model: bytes, threads: int) -> Any:
-    """A session of ONNX Runtime for a piece."""
-    from opweave.adapters.onnx.session import import_runtime
-
-    return import_runtime().InferenceSession(model, part_options(threads), providers=["CPUExecutionProvider"])
-
-
-def part_options(threads: int) -> Any:
-    """How pieces are run and measured: without the runtime's optimiser, and without threads that spin."""
-    from opweave.adapters.onnx.session import default_options, import_runtime
-
-    options = default_options(threads=threads)
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
-    return options

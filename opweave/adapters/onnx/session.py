@@ -16,8 +16,9 @@ import numpy as np
 
 from opweave.adapters.error_messages import plain
 from opweave.problems.costs import Costs
-from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
+from opweave.problems.units import readable_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession, SessionOptions
 
 Arrays = Mapping[str, "NDArray[np.generic]"]
+
+LARGEST_BATCH, PER_INPUT = 2**32, 1000
+"""Most bytes of random inputs; what an input takes beside its arrays."""
 
 _SUFFIX = "_kernel_time"
 _LIVE = "mem_bytes_requested_in_use"
@@ -74,6 +78,20 @@ def default_options(*, threads: int = 1) -> SessionOptions:
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # errors are raised, too
     return options
+
+
+def part_options(threads: int) -> SessionOptions:
+    """Make options for parts of a model on several machines: no optimiser, and no threads that spin while they wait."""
+    options = default_options(threads=threads)
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
+    return options
+
+
+def open_part(model: bytes, threads: int) -> InferenceSession:
+    """Open a part of a model, which came from another machine, on the CPU."""
+    return import_runtime().InferenceSession(model, part_options(threads), providers=["CPUExecutionProvider"])
 
 
 def import_runtime() -> ModuleType:
@@ -243,6 +261,25 @@ def random_feeds(model: ModelProto, seed: int, given: Container[str] = ()) -> Ar
             feeds[value.name] = random.integers(0, 2, shape).astype(kind)
         else:
             raise InvalidInputError(f"input {value.name!r} holds {kind}; pass inputs={{{value.name!r}: ...}} for it")
+    return feeds
+
+
+def random_batch(model: bytes, count: int) -> list[Arrays]:
+    """Generate several inputs for a model; see :func:`random_feeds`.
+
+    Raises
+    ------
+    LimitExceededError
+        When they need more than :data:`LARGEST_BATCH`.
+    """
+    from onnx import load_model_from_string
+
+    proto, feeds = load_model_from_string(model), list[Arrays]()
+    for seed in range(count):
+        feeds.append(random_feeds(proto, seed))
+        size = count * (PER_INPUT + sum(each.nbytes for each in feeds[0].values()))
+        if size > LARGEST_BATCH:
+            raise LimitExceededError(f"{count:,} inputs need {readable_bytes(size)} of memory; ask for fewer")
     return feeds
 
 

@@ -19,6 +19,9 @@ from opweave.problems.solution import Solution
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# factors of CLOSE: some units of the last place, because runtimes may keep more places between operators
+WIDE = {"float16": 400.0, "torch.float16": 400.0, "torch.bfloat16": 3200.0}
+
 
 class Output(NamedTuple):
     """An array that a model returned: element type, shape, content bit for bit, and its numbers, if it has some."""
@@ -128,7 +131,7 @@ def difference(ours: Mapping[str, Output], theirs: Mapping[str, Output]) -> tupl
         if first is None or second is None:
             close = close and each.bits == theirs[name].bits
             continue
-        scale = max(1.0, float(np.max(np.abs(second), initial=0.0, where=np.isfinite(second))))
+        scale = max(1.0, float(np.max(np.abs(second), initial=0.0, where=np.isfinite(second)))) * WIDE.get(each.kind, 1)
         close = close and bool(np.allclose(first, second, rtol=0.0, atol=CLOSE * scale, equal_nan=True))
         with np.errstate(invalid="ignore"):
             apart = np.abs(first - second)

@@ -1,4 +1,4 @@
-"""A small residual net in ONNX."""
+"""Small nets in ONNX."""
 
 from __future__ import annotations
 
@@ -28,4 +28,43 @@ def residual_net(path: Path, blocks: int = 6, width: int = 64, rows: int = 32) -
     made = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
     graph = helper.make_graph(nodes, "residual", [given], [made], weights)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def half_net(path: Path) -> Path:
+    """Convolutions of half precision, which the runtime computes in single precision."""
+    text = """
+    <ir_version: 9, opset_import: ["" : 17]>
+    half (float16[1, 8, 12, 12] x) => (float16[1, 8, 12, 12] y) <int64[4] shape = {8, 8, 3, 3}> {
+        flat = ConstantOfShape<value = float[1] {0.03}>(shape)
+        weight = Cast<to = 10>(flat)
+        a = Conv<pads = [1, 1, 1, 1]>(x, weight)
+        b = Relu(a)
+        c = Conv<pads = [1, 1, 1, 1]>(b, weight)
+        y = Relu(c)
+    }
+    """
+    return _parsed(text, path)
+
+
+def sequence_net(path: Path) -> Path:
+    """A sequence of tensors crosses every cut between its maker and its reader."""
+    text = """
+    <ir_version: 9, opset_import: ["" : 17]>
+    sequence (float[4, 4] x) => (float[4, 4] y) {
+        a = Relu(x)
+        rows = SplitToSequence<axis = 0>(a)
+        b = Neg(x)
+        c = ConcatFromSequence<axis = 0>(rows)
+        y = Add(b, c)
+    }
+    """
+    return _parsed(text, path)
+
+
+def _parsed(text: str, path: Path) -> Path:
+    import onnx
+    from onnx.parser import parse_model
+
+    onnx.save(parse_model(text), path)
     return path
