@@ -18,6 +18,7 @@ import re
 import statistics
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -247,6 +248,7 @@ def measure(name: str, told: argparse.Namespace) -> None:
 def main() -> None:
     """Run what the command line says."""
     told = read_arguments()
+    warnings.simplefilter("ignore", ow.ImplausibleWarning)  # a unit of time may be anything
     for module in told.modules:
         importlib.import_module(module)
     for name in [told.set] if told.set else SETS:

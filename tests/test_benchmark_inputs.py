@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from benchmarks import pipedream, yardstick
 from benchmarks.measured import KNOWN, MILLISECONDS, measured, profile
 from benchmarks.readers import read_calls, read_job_shop
 from benchmarks.transformers import size_of, transformer
+
+FILES = Path(__file__).parent / "data/files"
 
 
 def test_a_generated_transformer() -> None:
@@ -109,3 +113,17 @@ def test_a_solver_of_ones_own_takes_part_in_a_yardstick(tmp_path, monkeypatch, c
     printed = capsys.readouterr().out
     assert "a\\_b, 2 machines & 5 & 9 &" in printed
     assert "1 worse; +80.00 % on average" in printed
+
+
+def test_lifetimes_and_model_files_of_any_folder_are_a_yardstick(tmp_path, monkeypatch, capsys) -> None:
+    """A file that cannot be read is a row of the table, and not its end."""
+    (tmp_path / "resnet50.csv").write_text("id,lower,upper,size\nb0,0,4,64\nb1,1,3,32\nb2,3,6,48\nb3,4,7,16\n")
+    shutil.copy(FILES / "hand_recrop.tflite", tmp_path)
+    (tmp_path / "broken.tflite").write_bytes(b"....TFL3")
+    for name in ("idealloc", "files"):
+        monkeypatch.setattr("sys.argv", ["yardstick", name, "--seconds", "1", "--latex", "--folder", str(tmp_path)])
+        yardstick.main()
+    printed = capsys.readouterr().out
+    assert "resnet50 & 112 & 112 & 112 & proved &" in printed
+    assert "hand\\_recrop & 1,572,864 & 1,310,720 & 1,310,720 & proved &" in printed
+    assert "broken & - & - & - &" in printed

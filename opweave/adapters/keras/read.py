@@ -47,6 +47,8 @@ def from_keras(
 
     * Operators are named after their layers, ``encoder/dense`` in nested models; repeated calls get a number.
     * Layers among the ``views`` in ``kinds.toml`` make aliases, as backends do in inference.
+    * Calls that change the same variable, of a stateful layer, in training or of a layer of one's own, stay in order on
+      one device.
     * FLOPs are those of :func:`~opweave.adapters.keras.read.layer_flops`. A custom layer is one operator.
 
     Parameters
