@@ -19,7 +19,7 @@ import opweave as ow
 pytest.importorskip("distributed")
 pytest.importorskip("onnxruntime")
 
-from opweave.adapters.cluster import carry
+from opweave.adapters.cluster import carry, running
 from opweave.adapters.cluster.carry import carry_out
 from opweave.adapters.cluster.compare import Row, with_measured_times
 from opweave.adapters.cluster.connect import Workers, connected
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 
 DEVICES = ["d0", "d1", "d2", "d3"]
+
+
+@pytest.fixture(autouse=True)
+def _short_solves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "RESOLVE_SECONDS", 1.0)
 
 
 @pytest.fixture(scope="module")
