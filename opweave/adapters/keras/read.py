@@ -284,7 +284,7 @@ def _followed(model: Any, args: Any, kwargs: Any) -> Any:
     return keras.Model(_leaves((args, kwargs)), made)
 
 
-class _Watched(keras.StatelessScope):
+class _Watched(keras.StatelessScope):  # type: ignore[misc]  # keras has no types
     """Notes which variables are changed, and leaves them as they are."""
 
     changed: tuple[Any, ...] = ()
@@ -301,7 +301,7 @@ def _spec(layer: Any, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
     if not (opened or changes) and type(layer).__module__.startswith("keras."):
         return stated, []
 
-    class Called(keras.Operation):
+    class Called(keras.Operation):  # type: ignore[misc]
         def call(self, *args: Any, **kwargs: Any) -> Any:
             with scope:
                 return layer.call(*args, **kwargs)
