@@ -191,8 +191,8 @@ class _Builder:
         try:
             yield
         except Exception as error:
-            reason = plain(" ".join(str(error).split())[:160])
-            raise InvalidInputError(f"{self._where}: {what} ({reason}){advice}") from error
+            reason = plain(" ".join(str(error).split()))
+            raise InvalidInputError(f"{self._where}: {what} ({reason[:160]}){advice}") from error
 
     def _called_with(self, model: Any, path: str) -> tuple[Any, Any]:
         """Symbols of the shapes that a subclassed model was built or called with."""
@@ -208,8 +208,7 @@ class _Builder:
 
     def walk(self, model: Any, inputs: list[Any], path: str) -> list[Any]:
         """Call every layer of a model once for each of its nodes, and return the model's outputs."""
-        made = model._run_through_graph(inputs, operation_fn=lambda layer: partial(self._call, layer, path))
-        return _leaves(made)
+        return _leaves(model._run_through_graph(inputs, operation_fn=lambda layer: partial(self._call, layer, path)))
 
     def _call(self, layer: Any, path: str, /, *args: Any, **kwargs: Any) -> list[Any]:
         name = f"{path}/{layer.name}" if path else str(layer.name)
@@ -227,10 +226,9 @@ class _Builder:
         inputs = list(dict.fromkeys(id(tensor) for tensor in read if id(tensor) in self._values))
         for index, tensor in enumerate(made):
             if None in tensor.shape:
-                place = tensor.shape.index(None)
                 raise InvalidInputError(
-                    f"{self._where}: layer {name!r} ({kind}) leaves dimension {place} open, although the inputs have "
-                    "sizes; give the layer sizes that do not depend on values"
+                    f"{self._where}: layer {name!r} ({kind}) leaves dimension {tensor.shape.index(None)} open, though "
+                    "the inputs have sizes; give the layer sizes that do not depend on values"
                 )
             self._keep(tensor, name if len(made) == 1 else f"{name}.{index}")
         weights = {id(weight): weight for weight in (*getattr(layer, "weights", ()), *changed)}
@@ -263,8 +261,7 @@ class _Builder:
 def _axis(position: int, rank: int) -> str:
     """Name of an axis; empty for channels and for axes without a usual name."""
     start = 2 if keras.config.image_data_format() == "channels_first" and rank > 3 else 1
-    names = {0: "batch", **dict(enumerate(_AXES.get(rank, ()), start))}
-    return names.get(position, "")
+    return {0: "batch", **dict(enumerate(_AXES.get(rank, ()), start))}.get(position, "")
 
 
 def _leaves(values: object) -> list[Any]:
@@ -280,28 +277,37 @@ def _followed(model: Any, args: Any, kwargs: Any) -> Any:
         return keras.Input(batch_shape=leaf.shape, dtype=leaf.dtype) if symbol else leaf
 
     args, kwargs = keras.tree.map_structure(fresh, (args, kwargs))
-    return keras.Model(_leaves((args, kwargs)), model.call(*args, **kwargs))
+    with _Watched() as scope:
+        made = model.call(*args, **kwargs)
+    if scope.changed:
+        raise ValueError(f"it changes {', '.join(each.path for each in scope.changed)} outside its layers")
+    return keras.Model(_leaves((args, kwargs)), made)
+
+
+class _Watched(keras.StatelessScope):  # type: ignore[misc]  # keras has no types
+    """Notes which variables are changed, and leaves them as they are."""
+
+    changed: tuple[Any, ...] = ()
+
+    def add_update(self, update: tuple[Any, Any]) -> None:
+        self.changed = (*self.changed, update[0])
 
 
 def _spec(layer: Any, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
     """What a call makes, and the variables that it changes: layers of Keras do if they are stateful, or in training."""
-    stated, changed = layer.compute_output_spec(*args, **kwargs), dict[int, Any]()
+    stated, scope = layer.compute_output_spec(*args, **kwargs), _Watched()
     opened = any(None in tensor.shape for tensor in _leaves(stated))
-    settled = type(layer).__module__.startswith("keras.") and not getattr(layer, "stateful", False)
-    if settled and not opened and "training" not in kwargs:
+    changes = "training" in kwargs or getattr(layer, "stateful", False)
+    if not (opened or changes) and type(layer).__module__.startswith("keras."):
         return stated, []
 
-    class Watched(keras.StatelessScope):
-        def add_update(self, update: tuple[Any, Any]) -> None:
-            changed[id(update[0])] = update[0]
-
-    class Called(keras.Operation):
+    class Called(keras.Operation):  # type: ignore[misc]
         def call(self, *args: Any, **kwargs: Any) -> Any:
-            with Watched():
+            with scope:
                 return layer.call(*args, **kwargs)
 
     try:
         made = Called().compute_output_spec(*args, **kwargs)
     except Exception:  # it cannot be called on symbols, and may change all that is not trained
         return stated, getattr(layer, "non_trainable_weights", [])
-    return made if opened else stated, list(changed.values())
+    return made if opened else stated, list(scope.changed)

@@ -332,7 +332,7 @@ def inlined(model: ModelProto, where: str, limits: Limits) -> ModelProto:
     def count(nodes: Iterable[NodeProto], deep: int) -> int:
         total = 0
         if deep > limits.nesting:
-            raise LimitExceededError(f"{where}: its functions or branches are nested deeper than {limits.nesting}")
+            raise LimitExceededError(f"{where}: its functions cannot be inlined, which are over {limits.nesting} deep")
         for node in nodes:
             key = (node.domain, node.op_type)
             if key in bodies and key not in known:

@@ -83,6 +83,23 @@ def test_a_model_that_decides_by_values_says_why() -> None:
         ow.load(model)
 
 
+def test_a_model_that_changes_its_own_variable_says_so_and_is_left_alone() -> None:
+    class Steps(keras.Model):
+        def __init__(self) -> None:
+            super().__init__(name="steps")
+            self.steps, self.dense = self.add_weight(shape=(), initializer="zeros", name="seen"), layers.Dense(4)
+
+        def call(self, x: Any) -> Any:
+            self.steps.assign(self.steps + 1.0)
+            return self.dense(x) * self.steps
+
+    model = Steps()
+    model(keras.ops.ones((2, 3)))
+    with pytest.raises(ow.InvalidInputError, match=r"\(it changes steps/seen outside its layers\)"):
+        ow.load(model)
+    assert keras.ops.convert_to_numpy(model.steps) == 1.0
+
+
 def test_shared_layers_and_nested_models() -> None:
     dense = layers.Dense(3, name="dense")
     inner_input = keras.Input((3,))

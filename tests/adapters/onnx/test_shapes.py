@@ -141,7 +141,7 @@ def test_functions_that_multiply_are_refused_before_they_are_unfolded() -> None:
         from_onnx(calling(30))
     endless = calling(0)
     endless.functions[0].node[0].op_type, endless.functions[0].node[0].domain = "f0", "mine"
-    with pytest.raises(LimitExceededError, match="nested deeper than"):
+    with pytest.raises(LimitExceededError, match="cannot be inlined, which are over 64 deep"):
         from_onnx(endless)
 
 
