@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from opweave.adapters.costs.profiles import profile_costs
 from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, check_counts, place, read_json, write_text
 from opweave.adapters.formats import FRAMEWORKS, MEANT_FOR, check_content, family_of, refusal
 from opweave.adapters.graphs.kinds import INPLACE_KINDS
 from opweave.adapters.graphs.node_edge import from_node_edge
-from opweave.adapters.onnx.session import profile_costs
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 import tempfile
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.adapters.error_messages import plain
-from opweave.problems.costs import Costs
+from opweave.adapters.costs.profiles import SUFFIX, kernel_seconds
 from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
-from opweave.problems.graph import OpGraph
 from opweave.problems.units import readable_bytes
 
 if TYPE_CHECKING:
@@ -30,7 +27,6 @@ Arrays = Mapping[str, "NDArray[np.generic]"]
 LARGEST_BATCH, PER_INPUT = 2**32, 1000
 """Most bytes of random inputs; what an input takes beside its arrays."""
 
-_SUFFIX = "_kernel_time"
 _LIVE = "mem_bytes_requested_in_use"
 _MADE = "mem_requested_in_use_delta"
 _USED = "mem_bytes_in_use"
@@ -202,9 +198,9 @@ def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: in
         for _ in range(max(runs, 1)):
             outputs = run_session(session, feeds)
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
-    nodes = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(_SUFFIX)]
+    nodes = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(SUFFIX)]
     first = nodes[: len(nodes) // max(runs, 1)]
-    order = tuple(event["name"].removesuffix(_SUFFIX) for event in first)
+    order = tuple(event["name"].removesuffix(SUFFIX) for event in first)
     counters = [{key: int(text) for key, text in event["args"].items() if key.startswith("mem_")} for event in first]
     seconds = kernel_seconds(events, path.name)
     if not counters or not all({_LIVE, _MADE, _USED, _TOOK, _PEAK} <= row.keys() for row in counters):
@@ -286,71 +282,3 @@ def random_batch(model: bytes, count: int) -> list[Arrays]:
 def short(error: BaseException) -> str:
     """An error of the runtime in one line, without the folders of files that only the run had."""
     return re.sub(r"[^\s\"']*opweave-[^/\s]+/", "", " ".join(str(error).split()))[:300]
-
-
-def kernel_seconds(data: object, where: str) -> dict[str, float]:
-    """Median seconds of every node over the runs of a profile, without the first of several runs, which warms up.
-
-    Parameters
-    ----------
-    data
-        The profile's JSON: a list of events.
-    where
-        Name of the profile in errors.
-
-    Raises
-    ------
-    InvalidInputError
-        When the profile has no such events.
-
-    Examples
-    --------
-    >>> event = {"cat": "Node", "name": "conv_kernel_time", "dur": 250, "args": {"op_name": "Conv"}}
-    >>> kernel_seconds([event], "example")
-    {'conv': 0.00025}
-    """
-    rows: dict[str, list[float]] = {}
-    for event in data if isinstance(data, list) else ():
-        if not isinstance(event, Mapping) or event.get("cat") != "Node":
-            continue
-        name, took = event.get("name"), event.get("dur")
-        if not isinstance(name, str) or not name.endswith(_SUFFIX) or isinstance(took, bool):
-            continue
-        if not isinstance(took, int | float) or not took >= 0:
-            raise InvalidInputError(f"{where}: event {plain(name)!r} has no duration of 0 or more microseconds")
-        rows.setdefault(_node(name, event.get("args")), []).append(took * 1e-6)
-    if not rows:
-        raise InvalidInputError(
-            f"{where}: not a profile of ONNX Runtime, or one without nodes; set enable_profiling of the SessionOptions"
-        )
-    return {name: statistics.median(row[1:] or row) for name, row in rows.items()}
-
-
-def _node(name: str, about: object) -> str:
-    """The node's name; for a node without a name, kind and position, as in :mod:`opweave.adapters.onnx.read`."""
-    given = name.removesuffix(_SUFFIX)
-    if given or not isinstance(about, Mapping):
-        return given
-    return f"{about.get('op_name')}_{about.get('node_index')}"
-
-
-def profile_costs(data: Sequence[object], where: str, *, graph: OpGraph | None = None, device: str = "cpu") -> Costs:
-    """Make costs from a profile's events; see :func:`~opweave.adapters.load.load_costs`.
-
-    Raises
-    ------
-    InvalidInputError
-        For events that are not a profile, and operators of ``graph`` without a time.
-    """
-    seconds = kernel_seconds(data, where)
-    if graph is not None:
-        lacking = [op.id for op in graph.operators if op.id not in seconds]
-        if lacking:
-            more = f" and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
-            raise InvalidInputError(
-                f"{where}: has no time for operator {lacking[0]!r}{more}; "
-                "profile the same model that is planned: either switch graph optimisation off, or plan the model that "
-                "optimized_model_filepath wrote"
-            )
-        seconds = {op.id: seconds[op.id] for op in graph.operators}
-    return Costs.from_table({name: {device: took} for name, took in seconds.items()})
