@@ -68,12 +68,10 @@ def command_of(word: str) -> Callable[..., int]:
         if word == "layout":
             posed = _layout(model, dims, inputs, flags, settings.time_limit)
             return solve_and_tell(posed, settings, lambda: _beside(model))
-        fields = None
-        if word == "ordering" and not flags.pop("as_is", False):
-            fields = _as_run(model, dims, inputs)
-        told = [AS_RUN] if fields else []
-        fields = (fields or _posed(kind.model_fields, model, dims, inputs, flags)) | flags
-        return solve_and_tell(validated(kind, fields, f"problem {word}"), settings, lambda: told)
+        as_run = word == "ordering" and not flags.pop("as_is", False)
+        fields = _as_run(model, dims, inputs) if as_run else None
+        given = (fields or _posed(kind.model_fields, model, dims, inputs, flags)) | flags
+        return solve_and_tell(validated(kind, given, f"problem {word}"), settings, lambda: [AS_RUN] if fields else [])
 
     return command
 
