@@ -58,7 +58,7 @@ def test_refusals_are_sentences(opweave: Run, pipeline: Path) -> None:
         ("compare", "--solvers heftt", "no solver 'heftt'"),
         ("sweep", "", "name at least one axis"),
         ("sweep", "--memory lots", "'lots' is not a size"),
-        ("sweep", "--vary colour=red", "no axis 'colour'; the axes are: memory"),
+        ("sweep", "--vary x=red", "no axis 'x'; the axes are: memory"),
         ("pareto", "makespan peak", "it has ('bottleneck', 'peak')"),
         ("model", "", "name a file for the model with -o"),
         ("model", "-o p.xls", "models are written as .mps"),

@@ -87,7 +87,7 @@ def test_a_result_shows_itself(result: ow.Result[ow.Schedule], tmp_path: Path) -
     assert result.plot(tmp_path / "plan.svg").axes
     assert "<svg" in (tmp_path / "plan.svg").read_text()
     assert result.plot(tmp_path / "plan.png")._repr_png_()[:8] == (tmp_path / "plan.png").read_bytes()[:8]
-    with pytest.raises(ow.InvalidInputError, match=r"ends in \.png, \.svg or \.pdf"):
+    with pytest.raises(ow.InvalidInputError, match=r"use \.png, \.svg or \.pdf"):
         result.plot(tmp_path / "plan.xls")
     page = result.report(tmp_path / "report")
     assert page.name == "report.html"

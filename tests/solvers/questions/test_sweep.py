@@ -133,7 +133,8 @@ def test_a_point_that_makes_no_sense_says_why():
     ("grid", "words"),
     [
         ({}, "names no axis"),
-        ({"mem": [1]}, "no axis 'mem'; the axes are: memory, bandwidth"),
+        ({"mem": [1]}, "no axis 'mem'; did you mean 'memory'"),
+        ({"x": [1]}, "no axis 'x'; the axes are: memory, bandwidth"),
         ({"memory": 3}, "must be a list"),
         ({"memory": "8GB"}, "must be a list"),
         ({"memory": []}, "no values"),
