@@ -37,7 +37,7 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
 from opweave.solvers.placement.bounds.priced_block import REFUTED, RELAXED, STEP, PricedBlock
-from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
+from opweave.solvers.placement.bounds.whole_bytes import TRIES, WholeBytes
 from opweave.solvers.placement.module_intervals import PricedWork, Raised, equal_before
 from opweave.solvers.rounding import SUMMATION
 
@@ -322,6 +322,7 @@ class PriceSearch:
             self._begun = True
             if not self.chain.is_possible():
                 return False
+            self._whole.raise_bound(self._first, ceiling, seconds, report, TRIES[:1])
             cut, _ = self.chain.value(self._first, seconds, report, RELAXED)
             self._whole.raise_bound(self._first, ceiling, seconds, report)
             self.centre = cut if cut is not None and cut.value > self.centre.value else self.centre

@@ -27,6 +27,7 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, order_of_graph, with_arcs
 from opweave.solvers.placement.bounds.area import energetic
 from opweave.solvers.placement.bounds.critical_path import Reach, heads_of, longest, tails_of
+from opweave.solvers.placement.bounds.port_cuts import Cuts, port_cuts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +87,7 @@ class Window:
                 times[end, np.arange(times.shape[1]) != device] = np.inf
 
     def first_bounds(self) -> FloatArray:
-        """Critical path and energetic bound for every pair of end devices; inf for impossible pairs. Shape (K, K)."""
+        """Critical path, energetic bound and ports by end devices; inf for impossible pairs. Shape (K, K)."""
         devices = self.arrays.seconds.shape[1]
         table = np.full((devices, devices), np.inf)
         entries = self._usable(0) if self.entry else [0]
@@ -103,11 +104,16 @@ class Window:
                 self._fix(reach.heads, a, b)
                 self._fix(reach.tails, a, b)
                 table[a, b] = self._first_bound(self.fixed(a, b), reach)
+            table = np.maximum(table, self.port_cuts(np.zeros(0, dtype=np.int64)).whole)
         if not self.entry:
             table[:] = table[0]
         if not self.exit:
             table[:] = table[:, :1]
         return table
+
+    def port_cuts(self, tried: IntArray) -> Cuts:
+        """What ports pass, for some operators of the window."""
+        return port_cuts(self.arrays, self.entry, self.exit, tried)
 
     def _crossing(self, a: int, b: int) -> float:
         """Time from entry to exit when nothing lies between: the transfers, one after the other if there are ports."""
