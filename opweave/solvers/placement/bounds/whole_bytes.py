@@ -99,7 +99,7 @@ class WholeBytes:
         for number, each in enumerate(chosen):
             self.sets[number, each] = True
         self.room = np.asarray([int(arrays.capacity[list(each)].sum()) for each in chosen], dtype=np.int64)
-        self.ways = {kind: WindowWays(kind.block.window, kind.bytes) for kind in chain.kinds}
+        self.ways = {kind: WindowWays(kind.block, kind.bytes) for kind in chain.kinds}
 
     def raise_bound(
         self,
@@ -111,6 +111,9 @@ class WholeBytes:
     ) -> None:
         """Report bounds, at most ``ceiling``; the prices are those at which the windows' bounds are."""
         for most, choices in tries:
+            for ways in self.ways.values() if choices > 1 else ():
+                if seconds() > 0.0:
+                    ways.cut()
             bound, complete = self._bound(price, ceiling, (most, choices), seconds)
             report(bound)
             if complete or seconds() <= 0.0:
@@ -281,7 +284,7 @@ class WholeBytes:
                 continue
             if seconds() <= 0.0:
                 return None
-            ways = self.ways[kind].within(a, b, float(slack[a, b]), choices)
+            ways = self.ways[kind].within(a, b, float(slack[a, b]), choices, seconds)
             if not len(ways.seconds):
                 continue
             time = np.maximum(ways.seconds, kind.block.values[a, b])

@@ -15,7 +15,7 @@ read after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -27,7 +27,6 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, order_of_graph, with_arcs
 from opweave.solvers.placement.bounds.area import energetic
 from opweave.solvers.placement.bounds.critical_path import Reach, heads_of, longest, tails_of
-from opweave.solvers.placement.bounds.port_cuts import Cuts, port_cuts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +48,8 @@ class Window:
     flows: IntArray
     entry: bool
     exit: bool
+    _heads: dict[int, FloatArray] = field(default_factory=dict, init=False)
+    _tails: dict[int, FloatArray] = field(default_factory=dict, init=False)
 
     @property
     def inner(self) -> IntArray:
@@ -86,34 +87,32 @@ class Window:
             if exists and device is not None:
                 times[end, np.arange(times.shape[1]) != device] = np.inf
 
+    def reach(self, a: int, b: int) -> Reach:
+        """Heads and tails with the ends on two devices.
+
+        What comes before an operator does not depend on the exit, nor what follows it on the entry.
+        """
+        if a not in self._heads:
+            self._heads[a] = heads_of(self.fixed(a, None), order_of_graph(self.arrays))
+        if b not in self._tails:
+            self._tails[b] = tails_of(self.fixed(None, b), order_of_graph(self.arrays))
+        reach = Reach(self._heads[a].copy(), self._tails[b].copy())
+        self._fix(reach.heads, a, b)
+        self._fix(reach.tails, a, b)
+        return reach
+
     def first_bounds(self) -> FloatArray:
-        """Critical path, energetic bound and ports by end devices; inf for impossible pairs. Shape (K, K)."""
+        """Critical path and energetic bound for every pair of end devices; inf for impossible pairs. Shape (K, K)."""
         devices = self.arrays.seconds.shape[1]
         table = np.full((devices, devices), np.inf)
-        entries = self._usable(0) if self.entry else [0]
-        exits = self._usable(-1) if self.exit else [0]
-        if not len(self.inner):
-            for a, b in product(entries, exits):
-                table[a, b] = self._crossing(a, b)
-        else:  # what comes before an operator does not depend on the exit, nor what follows it on the entry
-            order = order_of_graph(self.arrays)
-            heads = {a: heads_of(self.fixed(a, None), order) for a in entries}
-            tails = {b: tails_of(self.fixed(None, b), order) for b in exits}
-            for a, b in product(entries, exits):
-                reach = Reach(heads[a].copy(), tails[b].copy())
-                self._fix(reach.heads, a, b)
-                self._fix(reach.tails, a, b)
-                table[a, b] = self._first_bound(self.fixed(a, b), reach)
-            table = np.maximum(table, self.port_cuts(np.zeros(0, dtype=np.int64)).whole)
+        for a, b in product(self._usable(0) if self.entry else [0], self._usable(-1) if self.exit else [0]):
+            inside = len(self.inner) > 0
+            table[a, b] = self._first_bound(self.fixed(a, b), self.reach(a, b)) if inside else self._crossing(a, b)
         if not self.entry:
             table[:] = table[0]
         if not self.exit:
             table[:] = table[:, :1]
         return table
-
-    def port_cuts(self, tried: IntArray) -> Cuts:
-        """What ports pass, for some operators of the window."""
-        return port_cuts(self.arrays, self.entry, self.exit, tried)
 
     def _crossing(self, a: int, b: int) -> float:
         """Time from entry to exit when nothing lies between: the transfers, one after the other if there are ports."""
