@@ -10,8 +10,8 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.chain_bound import Block
+from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.port_cuts import Cuts, port_cuts
 
 MOST_LEVELS = 8
