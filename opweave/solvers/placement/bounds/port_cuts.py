@@ -49,7 +49,7 @@ class Cuts(NamedTuple):
             found[:, a] = 0.0
         elif entry and exit_:
             found[:, a], found[:, b] = self.both_out[:, a], self.both_in[:, b]
-        return np.maximum(found, self.whole[a, b])
+        return np.asarray(np.maximum(found, self.whole[a, b]))
 
 
 def port_cuts(arrays: PlacementArrays, entry: bool, exit_: bool, tried: IntArray) -> Cuts:

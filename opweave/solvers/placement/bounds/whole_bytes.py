@@ -71,7 +71,7 @@ class Labels(NamedTuple):
 
     def take(self, chosen: IntArray | BoolArray) -> Labels:
         """Some of the labels."""
-        return Labels(*(column[chosen] for column in self))
+        return Labels._make(column[chosen] for column in self)
 
 
 class WholeBytes:
@@ -182,7 +182,7 @@ class WholeBytes:
 
     def _within(self, allowed: BoolArray) -> IntArray:
         """Whether operators can run in every set only. Shape (..., operators, sets)."""
-        return ((allowed.astype(np.int64) @ (~self.sets).T.astype(np.int64)) == 0).astype(np.int64)
+        return np.asarray((allowed.astype(np.int64) @ (~self.sets).T.astype(np.int64)) == 0, dtype=np.int64)
 
     def _rest(self, tables: list[FloatArray], own: FloatArray) -> list[FloatArray]:
         """The shortest paths from the end of every window to that of the plan, by device."""
