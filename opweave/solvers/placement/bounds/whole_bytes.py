@@ -218,14 +218,13 @@ class WholeBytes:
             return []
         needs, after = np.arange(1 << devices), np.full((devices, 1 << devices), np.inf)
         after[:, 0] = 0.0
-        found = [after]
+        found, uses = [after], {kind: self._uses(kind) for kind in chain.kinds}
         for position in range(len(chain.blocks) - 1, 0, -1):
-            kind = chain.blocks[position]
             if position < len(own):
                 there = needs & ~(1 << np.arange(devices))[:, None]
                 after = own[position][:, None] + np.take_along_axis(after, there, axis=1)
             before = np.full(after.shape, np.inf)
-            for inside, table in self._uses(kind).items():
+            for inside, table in uses[chain.blocks[position]].items():
                 follows = after[:, needs & ~inside]
                 before = np.minimum(before, (table[:, :, None] + follows).min(axis=1))
             after = before
