@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray
-from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.solvers.placement.arrays import PlacementArrays, order_of_graph
 from opweave.solvers.placement.bounds.chain_bound import Block
-from opweave.solvers.placement.bounds.critical_path import reach_of
+from opweave.solvers.placement.bounds.critical_path import heads_of, reach_of, tails_of
 from opweave.solvers.placement.bounds.port_cuts import Cuts, port_cuts
 
 MOST_LEVELS = 8
@@ -35,7 +35,9 @@ class WindowWays:
         self.block, self.window, self.bytes, self.heavy = block, block.window, bytes_, bytes_ > 0.0
         self._cuts: Cuts | None = None
         self._lengths: dict[tuple[int, int], FloatArray] = {}
-        self._known: dict[tuple[int, int, float, int], Ways] = {}
+        self._slack: FloatArray | None = None
+        self._known: dict[tuple[int, int, int], Ways] = {}
+        self._ends: dict[tuple[int, bool, bytes], FloatArray] = {}
 
     def cut(self) -> None:
         """Let lengths count what ports have to pass, and the window's bounds, too."""
@@ -43,7 +45,7 @@ class WindowWays:
             window, heavy = self.window, np.flatnonzero(self.heavy)
             self._cuts = port_cuts(window.arrays, window.entry, window.exit, heavy)
             self.block.values = np.maximum(self.block.values, self._cuts.whole)
-            self._lengths, self._known = {}, {}
+            self._lengths, self._slack = {}, None
 
     def length(self, a: int, b: int) -> FloatArray:
         """The least lengths by operator and device. Shape (operators, devices)."""
@@ -55,11 +57,17 @@ class WindowWays:
             self._lengths[a, b] = length
         return self._lengths[a, b]
 
-    def within(self, a: int, b: int, slack: float, choices: int, seconds: Callable[[], float]) -> Ways:
-        """The ways between two devices that take less than ``slack``, with some choices for the largest operators."""
-        key = (a, b, slack, choices)
+    def within(self, a: int, b: int, slack: FloatArray, choices: int, seconds: Callable[[], float]) -> Ways:
+        """The ways between two devices, with some choices for the largest operators.
+
+        ``slack`` says how long ways between two devices may take at most. Shape (devices, devices).
+        """
+        if self._slack is None or (slack != self._slack).any():
+            self._slack, self._known, self._ends = slack, {}, {}
+        key = (a, b, choices)
         if key not in self._known:
-            levels = [_levels(length, self.heavy, slack) for length in self._chosen(a, b, slack, choices, seconds)]
+            most = float(slack[a, b])
+            levels = [_levels(length, self.heavy, most) for length in self._chosen(a, b, most, choices, seconds)]
             none = Ways(np.zeros(0), np.zeros((0, *self.length(a, b).shape), dtype=np.bool_))
             self._known[key] = Ways(*(np.concatenate(columns) for columns in zip(none, *levels, strict=True)))
         return self._known[key]
@@ -69,20 +77,39 @@ class WindowWays:
 
         When time is up, choices for fewer operators have to do.
         """
-        arrays, length = self.window.fixed(a, b), self.length(a, b)
-        found, devices = [length], length.shape[1]
+        length, none = self.length(a, b), np.full(len(self.bytes), -1)
+        found, devices = [(none, length)], length.shape[1]
         for v in np.argsort(-self.bytes, kind="stable")[: int(self.heavy.sum())].tolist():
-            longer = list[FloatArray]()
-            for known, k in product(found, range(devices)):
+            longer = list[tuple[IntArray, FloatArray]]()
+            for (chosen, known), k in product(found, range(devices)):
                 if len(found) * devices > most or seconds() <= 0.0:
-                    return found
-                if not known[v, k] < slack:
-                    continue
-                times = np.where(known < slack, arrays.seconds, np.inf)
-                times[v, np.arange(devices) != k] = np.inf
-                longer.append(np.maximum(lengths_of(arrays._replace(seconds=times)), known[v, k]))
+                    return [length for _, length in found]
+                if known[v, k] < slack:
+                    more = np.where(np.arange(len(chosen)) == v, k, chosen)
+                    heads, tails = self._from_end(a, more, first=True), self._from_end(b, more, first=False)
+                    longer.append((more, np.maximum(heads + self.window.fixed(a, b).seconds + tails, known)))
             found = longer
-        return found
+        return [length for _, length in found]
+
+    def _from_end(self, end: int, chosen: IntArray, *, first: bool) -> FloatArray:
+        """Heads, or tails, with an end of the window and some operators on their devices (-1: on any that it may be).
+
+        An operator may be where the length to some device of the other end is short enough.
+        """
+        key = (end, first, chosen.tobytes())
+        if key not in self._ends:
+            assert self._slack is not None, "lengths are compared with it"
+            window, devices = self.window, np.arange(len(self._slack))
+            usable = np.zeros(window.arrays.seconds.shape, dtype=np.bool_)
+            for other in devices if (window.exit if first else window.entry) else (0,):
+                a, b = (end, other) if first else (other, end)
+                if np.isfinite(self.block.values[a, b]):
+                    usable |= self.length(a, b) < self._slack[a, b]
+            usable &= (chosen[:, None] < 0) | (devices == chosen[:, None])
+            arrays = window.fixed(end, None) if first else window.fixed(None, end)
+            arrays = arrays._replace(seconds=np.where(usable, arrays.seconds, np.inf))
+            self._ends[key] = (heads_of if first else tails_of)(arrays, order_of_graph(arrays))
+        return self._ends[key]
 
 
 def lengths_of(arrays: PlacementArrays) -> FloatArray:

@@ -283,7 +283,7 @@ class WholeBytes:
                 continue
             if seconds() <= 0.0:
                 return None
-            ways = self.ways[kind].within(a, b, float(slack[a, b]), choices, seconds)
+            ways = self.ways[kind].within(a, b, slack, choices, seconds)
             if not len(ways.seconds):
                 continue
             time = np.maximum(ways.seconds, kind.block.values[a, b])
