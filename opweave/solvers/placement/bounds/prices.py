@@ -239,12 +239,13 @@ class PriceSearch:
         price, whole = self.centre.price, self._whole
         whole.raise_bound(price, ceiling, seconds, report, TRIES[:1])
         self._try(price, seconds, report)
-        whole.raise_bound(price, ceiling, seconds, report, TRIES[1:-1])
+        whole.raise_bound(price, ceiling, seconds, report, TRIES[1:2])
+        kept = 0.5 * seconds()  # for whole bytes at the best prices
         for _ in range(ROUNDS):
-            next_ = self._next(ceiling) if seconds() > 0.0 else None
+            next_ = self._next(ceiling) if seconds() > kept else None
             if next_ is None:
                 break
-            self._try(next_, seconds, report)
+            self._try(next_, lambda: seconds() - kept, report)
         price = self.centre.price
         for last in (RELAXED, INTEGER):
             if seconds() > 0.0:

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from opweave.solvers.placement.bounds.priced_block import PricedBlock
     from opweave.solvers.placement.bounds.prices import Chain
 
-TRIES = (100, 1), (1_000, 16), (2_000, 64), (10_000, 64)
+TRIES = (100, 0), (1_000, 1), (1_000, 16), (2_000, 64), (10_000, 64)
 """Most labels of a milestone, the others are set aside, and most choices of devices for the largest operators of a
-window between two devices, of one try after the other."""
+window between two devices, of one try after the other. The first one does without cuts of ports."""
 
 MOST_SHARED = 16
 """Most parameters of several operators that count once on every device; others are divided among their users."""
@@ -111,7 +111,7 @@ class WholeBytes:
     ) -> None:
         """Report bounds, at most ``ceiling``; the prices are those at which the windows' bounds are."""
         for most, choices in tries:
-            for ways in self.ways.values() if choices > 1 else ():
+            for ways in self.ways.values() if choices else ():
                 if seconds() > 0.0:
                     ways.cut()
             bound, complete = self._bound(price, ceiling, (most, choices), seconds)
