@@ -105,15 +105,20 @@ class Chain:
         """Seconds of every milestone, and the price of its bytes. Shape (milestones, K)."""
         return self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
 
-    def is_possible(self) -> bool:
-        """Whether some devices of the milestones leave every window a plan, as far as its bounds tell."""
-        tables = {kind: kind.block.values for kind in self.kinds}
-        return self._path(tables, self.arrays.seconds[self.milestones]) is not None
+    def plain(self) -> Path | None:
+        """The shortest path without prices; None if no devices of the milestones leave every window a plan."""
+        return self._path({kind: kind.block.values for kind in self.kinds}, self.arrays.seconds[self.milestones])
 
     def evened(self, price: FloatArray) -> FloatArray:
         """Prices that are the same on equal devices; their mean promises as much or more."""
         _, group = np.unique(self.equal, return_inverse=True)
         return np.asarray((np.bincount(group, weights=price) / np.bincount(group))[group])
+
+    def reprice(self, price: FloatArray) -> None:
+        """Bounds of all windows at some prices; those that are there already go on where they stopped."""
+        for kind in self.kinds:
+            if (kind.price != price).any():
+                kind.reprice(price)
 
     def value(
         self, price: FloatArray, seconds: Callable[[], float], report: Callable[[float], None], last: int = INTEGER
@@ -123,9 +128,7 @@ class Chain:
         Windows are raised along the path, no further than to the stage ``last``, and bounds on the way are reported.
         The second result says whether nothing is left to raise on it.
         """
-        for kind in self.kinds:
-            if (kind.price != price).any():  # else it goes on where it stopped
-                kind.reprice(price)
+        self.reprice(price)
         own = self.own_costs(price)
         while True:
             path = self._path({kind: kind.values for kind in self.kinds}, own)
@@ -196,9 +199,12 @@ ROUNDS = 40
 CLOSE = 1e-4
 """Relative distance between the bound and what the cutting planes allow near it at which the search ends."""
 
-FIRST_RADIUS, SMALLER, LEAST_RADIUS = 1.0, 0.4, 0.02
+FIRST_RADIUS, LARGER, SMALLER, LEAST_RADIUS = 1.0, 2.0, 0.4, 0.02
 """Relative distance from the best prices up to which others are tried at first, what it is multiplied by where these
-are worse, and the distance at which the search ends."""
+are better or worse, and the distance at which the search ends."""
+
+LEAST_SHARE = 0.1
+"""Prices within the radius of this one are tried, too: the memory of a device costs this share of a plan."""
 
 
 class PriceSearch:
@@ -224,7 +230,7 @@ class PriceSearch:
         self._whole = WholeBytes(self.chain)
         first = self.chain.evened(np.where(self.chain.limited, np.maximum(price, 0.0), 0.0))
         self._unit = np.where(self.chain.limited, 1.0 / np.maximum(self.chain.capacity, 1.0), 0.0)
-        self._scale = max(float(first @ self.chain.capacity), 1e-300)
+        self._scale = 1.0
         self.centre = Cut(-math.inf, np.zeros(len(price)), first)
         self._cuts: list[Cut] = []
         self._radius = FIRST_RADIUS
@@ -234,11 +240,14 @@ class PriceSearch:
 
         ``ceiling`` is the length of a plan; no bound has to be larger.
         """
-        if not self.chain.is_possible():
+        price, whole, plain = self.centre.price, self._whole, self.chain.plain()
+        if plain is None:
             return
-        price, whole = self.centre.price, self._whole
+        self._scale = max(float(price @ self.chain.capacity), ceiling if ceiling < math.inf else plain.value, 1e-300)
         whole.raise_bound(price, ceiling, seconds, report, TRIES[:1])
-        self._try(price, seconds, report)
+        for first in (0.0 * price, price):
+            self._try(first, seconds, report)
+        self._radius = FIRST_RADIUS
         whole.raise_bound(price, ceiling, seconds, report, TRIES[1:2])
         kept = 0.5 * seconds()  # for whole bytes at the best prices
         for _ in range(ROUNDS):
@@ -257,8 +266,8 @@ class PriceSearch:
         cut, _ = self.chain.value(price, seconds, report, RELAXED)
         if cut is not None:
             self._cuts.append(cut)
-            if cut.value <= self.centre.value + CLOSE * abs(self.centre.value):
-                self._radius *= SMALLER
+            better = not cut.value <= self.centre.value + CLOSE * abs(self.centre.value)
+            self._radius *= LARGER if better else SMALLER
             self.centre = max(self.centre, cut, key=lambda each: each.value)
 
     def _next(self, ceiling: float) -> FloatArray | None:
@@ -266,7 +275,7 @@ class PriceSearch:
         centre = self.centre
         if not self._cuts or self._radius < LEAST_RADIUS or centre.value >= ceiling:
             return None
-        room = self._radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))
+        room = self._radius * np.maximum(centre.price, LEAST_SHARE * self._scale * self._unit)
         box = np.maximum(centre.price - room, 0.0), centre.price + room
         found = _highest(self._cuts, self._unit * self._scale, box, self._scale)
         worth = centre.value + CLOSE * abs(centre.value)

@@ -109,7 +109,8 @@ class WholeBytes:
         report: Callable[[float], None],
         tries: Sequence[tuple[int, int]] = TRIES,
     ) -> None:
-        """Report bounds, at most ``ceiling``; the prices are those at which the windows' bounds are."""
+        """Report bounds at some prices, at most ``ceiling``."""
+        self.chain.reprice(price)
         for most, choices in tries:
             for ways in self.ways.values() if choices else ():
                 if seconds() > 0.0:
