@@ -240,7 +240,7 @@ def _divided(arrays: PlacementArrays) -> tuple[IntArray, list[IntArray]]:
     return cuts, [order[a + 1 : b] for a, b in zip([-1, *at], [*at, len(order)], strict=True)]
 
 
-MOST_OPERATORS, MOST_MILESTONES = 4_000, 600
+MOST_OPERATORS, MOST_MILESTONES = 4_000, 2_000
 """Most operators of a problem for which chains are sought, and most operators whose pairs are examined: those with the
 most others before or after them, so that a chain of them leaves little outside its windows."""
 
