@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.placement.bounds.ways import WindowWays, lengths_of
+from opweave.solvers.placement.bounds.ways import Ways, WindowWays, lengths_of
 from opweave.solvers.rounding import SUMMATION
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ MOST_SHARED = 16
 
 MOST_SUBSETS = 6
 """Most devices of which all sets are watched; of more, single devices and pairs."""
+
+MOST_JOINED = 500_000
+"""Most pairs of a label and a way after it."""
 
 COMPARED = 30
 """Labels and ways that others are compared with, to drop those that are no better in any respect."""
@@ -134,11 +137,11 @@ class WholeBytes:
         labels = self._first(price, ceiling)
         least, aside, ahead = 0.0, ceiling, None
         for position, kind in enumerate(chain.blocks):
+            if seconds() <= 0.0:
+                break
             if kind.bytes.any():
-                passed = self._passed(_moved(labels, ahead), position, price, slack[kind], most[1], seconds)
-                if passed is None:
-                    break
-                labels, ahead = passed, None
+                labels = self._passed(_moved(labels, ahead), position, price, slack[kind], most[1], seconds)
+                ahead = None
             else:
                 table = np.stack([kind.block.values, kind.values])
                 ahead = table if ahead is None else _composed(ahead, table)
@@ -268,38 +271,38 @@ class WholeBytes:
         slack: FloatArray,
         choices: int,
         seconds: Callable[[], float],
-    ) -> Labels | None:
-        """The labels after a window; None when time is up."""
-        kind, members = self.chain.blocks[position], self.chain.members[position]
-        window, found = kind.block.window, [labels.take(np.zeros(0, dtype=np.int64))]
-        usable = np.isfinite(window.arrays.seconds)
-        cost = kind.bytes[:, None] * price
-        own = np.where(kind.bytes > 0.0, self.own[members], 0)
-        uses = self.uses[members] & (kind.bytes > 0.0)[:, None]
+    ) -> Labels:
+        """The labels after a window; where there are many, its ways without choices have to do."""
+        kind, window = self.chain.blocks[position], self.chain.blocks[position].block.window
+        found = [labels.take(np.zeros(0, dtype=np.int64))]
         for a, b in product(
             range(self.devices) if window.entry else (0,), range(self.devices) if window.exit else (0,)
         ):
             here = labels.take(labels.device == a)
             if not len(here.device) or not kind.block.values[a, b] < slack[a, b]:
                 continue
-            if seconds() <= 0.0:
-                return None
-            ways = self.ways[kind].within(a, b, slack, choices, seconds)
-            if not len(ways.seconds):
-                continue
-            time = np.maximum(ways.seconds, kind.block.values[a, b])
-            least = np.where(ways.allowed & usable, cost, np.inf).min(axis=2).sum(axis=1)
-            priced = np.maximum(kind.values[a, b], time + least)
-            used = own @ self._within(ways.allowed)
-            sole = ways.allowed & (ways.allowed.sum(axis=2) == 1)[:, :, None]
-            held = (
-                np.einsum("vp,wvk->wpk", uses, sole)
-                if uses.any()
-                else np.zeros((len(time), *here.held.shape[1:]), bool)
-            )
-            each = Labels(np.full(len(time), b), time, priced, used, held)
-            found.append(self._joined(here, each.take(_undominated(each))))
+            for most in (choices, 0):
+                each = self._passing(position, price, a, b, self.ways[kind].within(a, b, slack, most, seconds))
+                if len(here.device) * len(each.device) <= MOST_JOINED:
+                    break
+            found.append(self._joined(here, each))
         return Labels(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+
+    def _passing(self, position: int, price: FloatArray, a: int, b: int, ways: Ways) -> Labels:
+        """The ways of a window between two devices as labels of what they add."""
+        kind, members = self.chain.blocks[position], self.chain.members[position]
+        usable, heavy = np.isfinite(kind.block.window.arrays.seconds), kind.bytes > 0.0
+        time = np.maximum(ways.seconds, kind.block.values[a, b])
+        least = np.where(ways.allowed & usable, kind.bytes[:, None] * price, np.inf).min(axis=2).sum(axis=1)
+        sole = ways.allowed & (ways.allowed.sum(axis=2) == 1)[:, :, None]
+        each = Labels(
+            np.full(len(time), b),
+            time,
+            np.maximum(kind.values[a, b], time + least),
+            np.where(heavy, self.own[members], 0) @ self._within(ways.allowed),
+            np.einsum("vp,wvk->wpk", self.uses[members] & heavy[:, None], sole),
+        )
+        return each.take(_undominated(each))
 
     def _joined(self, labels: Labels, ways: Labels) -> Labels:
         """Every label with every way after it."""
