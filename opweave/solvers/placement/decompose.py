@@ -292,7 +292,7 @@ def solve_decompose(problem: Placement, run: Run, chained: Chained | None = None
 @named_solver(
     Placement,
     "prices",
-    "lower bounds if memory is short: prices for bytes, integer programs of windows",
+    "lower bounds if memory is short: prices for bytes, whole bytes, linear programs of windows",
     proves="bound",
     supports=SUPPORTS,
 )

@@ -1,11 +1,10 @@
 """One window of a milestone chain with bytes at their price: what is known of its cost between all pairs of ends.
 
-A *priced bound* is the least of length plus price that a program of the window proves. It is raised in stages. From the
-values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
+A *priced bound* is the least of length plus price that a linear program of the window proves. From the values at
+earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
 bytes at prices q. A plan of the window is a ceiling at any prices.
 
-The stages of a window are its linear and its integer program. A window whose bound is the cost of a plan, all on one
-device, is not raised further.
+A window whose bound is the cost of a plan, all on one device, is not raised.
 """
 
 from __future__ import annotations
@@ -26,26 +25,18 @@ from opweave.solvers.placement.bounds.chain_bound import LARGEST_PRICED, TIGHT, 
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram, serial_length
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
-from opweave.solvers.tree import least_whole
 
 MOST_SOLVED = 12
 """Most prices at which a window's bounds are remembered."""
 
-RELAXED, INTEGER = 1, 2
-"""Stages of a window's value: linear program, integer program."""
-
-LONGEST = {RELAXED: 3.0, INTEGER: 1.0}
-"""Most seconds of a stage for one window."""
-
-WEIGHTY = 0.97
-"""Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
+LONGEST = 3.0
+"""Most seconds of the program of a window."""
 
 
 class _Solved(NamedTuple):
-    """What is known of a window between two devices at earlier prices: its stage there, its bound, its bytes."""
+    """What is known of a window between two devices at earlier prices: its bound there, and its bytes."""
 
     price: FloatArray
-    stage: int
     value: float
     taken: FloatArray
 
@@ -60,8 +51,8 @@ class PricedBlock:
         Bounds by end devices. Shape (K, K).
     used
         Bytes of their solutions on every device. Shape (K, K, K).
-    stage
-        How far the bounds at these prices have been raised. Shape (K, K).
+    raised
+        Whether the bounds at these prices have been raised. Shape (K, K).
     equal
         For every device the first that it can be exchanged with. What is known of a pair of ends holds for its images,
         which exchange equal devices. Shape (K,).
@@ -73,7 +64,7 @@ class PricedBlock:
     equal: IntArray
     values: FloatArray = field(init=False)
     used: FloatArray = field(init=False)
-    stage: IntArray = field(init=False)
+    raised: BoolArray = field(init=False)
     _solved: dict[tuple[int, int], list[_Solved]] = field(init=False, default_factory=dict)
     _plans: dict[tuple[int, int], list[tuple[float, FloatArray]]] = field(init=False, default_factory=dict)
 
@@ -81,7 +72,7 @@ class PricedBlock:
         devices = len(self.price)
         self._usable = np.isfinite(self.block.window.arrays.seconds)
         self.used = np.zeros((devices, devices, devices))
-        self.stage = np.zeros((devices, devices), dtype=np.int64)
+        self.raised = np.zeros((devices, devices), dtype=np.bool_)
         least = np.full(len(self.bytes), np.inf)
         np.minimum.at(least, self.block.branches.leader, self.bytes)
         self._least = least[self.block.branches.leader]
@@ -90,12 +81,12 @@ class PricedBlock:
     def reprice(self, price: FloatArray) -> None:
         """Bounds at other prices, from what is known."""
         self.price = price
-        self.stage[:] = 0
+        self.raised[:] = False
         self.values, self.used = self._relearned(price)
         for (a, b), solved in self._solved.items():
             for known in solved:
                 if (known.price == price).all():
-                    self.stage[self.block.window.cells(a, b)] = known.stage
+                    self.raised[self.block.window.cells(a, b)] = True
 
     def _relearned(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bounds at any prices, from what is known, and the bytes of their solutions."""
@@ -118,10 +109,6 @@ class PricedBlock:
         terms = np.asarray([known.value, *change])
         return sum_below(terms, PRODUCTS * float(np.abs(terms).sum()))
 
-    def _set(self, a: int, b: int, value: float, taken: FloatArray) -> None:
-        cells = self.block.window.cells(a, b)
-        self.values[cells], self.used[cells] = value, taken
-
     def _least_price(self, price: FloatArray) -> tuple[float, FloatArray]:
         """The least price of all bytes, each operator by itself, and where it puts them.
 
@@ -133,12 +120,11 @@ class PricedBlock:
         taken = np.bincount(where, weights=self.bytes, minlength=len(price)).astype(np.float64)
         return float(cost.min(axis=1).sum()), taken
 
-    def next_stage(self, a: int, b: int) -> int | None:
-        """The stage to which the pair can be raised at these prices; None if there is none, or nothing to gain."""
-        value, stage = float(self.values[a, b]), int(self.stage[a, b]) + 1
+    def open(self, a: int, b: int) -> bool:
+        """Whether the pair can be raised at these prices, with something to gain."""
+        value = float(self.values[a, b])
         sized = len(self.block.window.inner) > 0 and self.block.size <= LARGEST_PRICED and math.isfinite(value)
-        gains = sized and stage <= INTEGER and self._ceiling(a, b) - value > TIGHT * abs(value)
-        return stage if gains else None
+        return sized and not self.raised[a, b] and self._ceiling(a, b) - value > TIGHT * abs(value)
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Devices that the ends may be on; 0 stands for every device where there is no end."""
@@ -154,25 +140,23 @@ class PricedBlock:
         """Images in which every device has the price of the one that it replaces."""
         return (each for each in self._images(a, b) if (self.price[each[2]] == self.price).all())
 
-    def raise_pair(self, a: int, b: int, stage: int, seconds: float, share: float) -> None:
-        """Raise a pair to a stage within some seconds, and a share of the time that the stage may take at most."""
-        most = min(seconds, LONGEST[stage] * (1.0 if stage == RELAXED else share))
-        value, taken = self._programmed(a, b, stage, self.used[a, b].copy(), most)
-        self.learn(a, b, stage, value, taken)
+    def lift(self, a: int, b: int, seconds: float) -> None:
+        """Raise a pair within some seconds."""
+        value, taken = self._programmed(a, b, self.used[a, b].copy(), min(seconds, LONGEST))
+        self.learn(a, b, value, taken)
 
-    def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
-        """Record a bound of a stage, and the bytes of its point, for a pair and its images at these prices."""
+    def learn(self, a: int, b: int, value: float, taken: FloatArray) -> None:
+        """Record a bound, and the bytes of its point, for a pair and its images at these prices."""
         for first, last, image in self._images_here(a, b):
             moved = np.empty_like(taken)
             moved[image] = taken
-            self._learn(first, last, stage, value, moved)
+            self._learn(first, last, value, moved)
 
-    def _learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
-        value = max(value, float(self.values[a, b]))
-        self.stage[self.block.window.cells(a, b)] = stage
-        self._set(a, b, value, taken)
+    def _learn(self, a: int, b: int, value: float, taken: FloatArray) -> None:
+        cells, value = self.block.window.cells(a, b), max(value, float(self.values[a, b]))
+        self.raised[cells], self.values[cells], self.used[cells] = True, value, taken
         others = [known for known in self._solved.get((a, b), []) if (known.price != self.price).any()]
-        self._solved[a, b] = [*others[1 - MOST_SOLVED :], _Solved(self.price, stage, value, taken)]
+        self._solved[a, b] = [*others[1 - MOST_SOLVED :], _Solved(self.price, value, taken)]
 
     def _images(self, a: int, b: int) -> Iterator[tuple[int, int, IntArray]]:
         """The pairs that a pair becomes when equal devices are exchanged, and the new number of every device."""
@@ -187,7 +171,7 @@ class PricedBlock:
                 first = moved[0] if self.block.window.entry else a
                 yield first, moved[-1] if self.block.window.exit else b, image
 
-    def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
+    def _programmed(self, a: int, b: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
         """The bound of the window's program with prices in the objective, and the bytes of its point."""
         ceiling = self._ceiling(a, b)
         length = (ceiling - self._least_price(self.price)[0]) * (1.0 + SUMMATION) + SUMMATION * ceiling
@@ -199,36 +183,17 @@ class PricedBlock:
         there = np.flatnonzero(program.x[:, 0] >= 0)
         cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
         linear = replace(program.linear, cost=cost)
-        if stage == RELAXED:
-            relaxed = minimise(linear, seconds)
-            if relaxed is None:
-                return 0.0, taken
-            rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
-            value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
-            return min(value * program.scale, ceiling), self._taken(relaxed.point, program)
-        whole = self._weighty(program, there)
-        found = least_whole(linear, whole, program.times, ceiling / program.scale, seconds)
-        if found.point is not None:
-            taken = self._taken(found.point, program)
-        return found.bound * program.scale, taken
+        relaxed = minimise(linear, seconds)
+        if relaxed is None:
+            return 0.0, taken
+        rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
+        value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
+        return min(value * program.scale, ceiling), self._taken(relaxed.point, program)
 
     def _taken(self, point: FloatArray, program: WindowProgram) -> FloatArray:
         """Bytes that a point of the program takes on every device."""
         there = np.flatnonzero(program.x[:, 0] >= 0)
         return np.asarray((self._least[there][:, None] * point[program.x[there]]).sum(axis=0))
-
-    def _weighty(self, program: WindowProgram, there: IntArray) -> BoolArray:
-        """Columns that stay whole: those of the operators that hold most of the time and of the bytes' price.
-
-        Any choice gives a bound. Small operators follow large ones in most windows, so dividing at them gains little.
-        """
-        seconds = np.where(self._usable, self.block.window.arrays.seconds, np.inf).min(axis=1)
-        weight = (seconds + self._least * float(self.price.max()))[there]
-        order = np.argsort(-weight, kind="stable")
-        most = 1 + int(np.searchsorted(np.cumsum(weight[order]), WEIGHTY * float(weight.sum())))
-        whole = program.whole.copy()
-        whole[program.x[there[order[most:]]]] = False
-        return whole
 
     def _ceiling(self, a: int, b: int) -> float:
         """The least cost of plans with all that can share a device on one; where links are missing, any large cost."""

@@ -1,4 +1,4 @@
-"""Memory at its price, with windows in whole numbers: the Lagrangian bound of a milestone chain.
+"""Memory at its price: the Lagrangian bound of a milestone chain.
 
 For prices q >= 0 (seconds per byte and device), every plan of length L that fits into memory satisfies
 
@@ -10,9 +10,7 @@ bound* (:mod:`.priced_block`).
 Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
 milestones, minus q * memory, is a bound for any prices (:class:`PriceSearch` looks for the best).
 
-Windows are solved lazily, along a shortest path only. A window's programs get time in proportion to its number in the
-chain: what a kind that occurs once gains is lost among forty layers, although its program may take as long as all
-others.
+Windows are solved lazily, along a shortest path only.
 
 Source: Held and Karp (Lagrangian bounds); Kelley (cutting planes); Marsten, Hogan and Blankenship (the box step).
 """
@@ -20,7 +18,6 @@ Source: Held and Karp (Lagrangian bounds); Kelley (cutting planes); Marsten, Hog
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -32,14 +29,9 @@ from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
-from opweave.solvers.placement.bounds.priced_block import INTEGER, RELAXED, PricedBlock
+from opweave.solvers.placement.bounds.priced_block import PricedBlock
 from opweave.solvers.placement.bounds.whole_bytes import TRIES, WholeBytes
 from opweave.solvers.rounding import SUMMATION
-
-LEAST_PART = 0.2
-"""Least share of the work for a window that the chain has seldom. What it gains counts once, and what a window gains
-that occurs in every layer counts many times."""
-
 
 Pair = tuple[PricedBlock, int, int]
 """A window and the devices of its ends."""
@@ -94,9 +86,6 @@ class Chain:
                 outside[window.operators[members]] = False
             self.starts.append(len(self.blocks))
         self.kinds = list(kinds.values())
-        times = Counter(map(id, self.blocks))
-        most = max((times[id(kind)] for kind in self.kinds if kind.bytes.any()), default=1)
-        self.share = {kind: min(1.0, times[id(kind)] / most) for kind in self.kinds}
         self.milestones = np.asarray(milestones, dtype=np.int64)
         outside[self.milestones] = False
         self.outside = np.flatnonzero(outside)
@@ -120,30 +109,26 @@ class Chain:
             if (kind.price != price).any():
                 kind.reprice(price)
 
-    def value(
-        self, price: FloatArray, seconds: Callable[[], float], report: Callable[[float], None], last: int = INTEGER
-    ) -> tuple[Cut | None, bool]:
+    def value(self, price: FloatArray, seconds: Callable[[], float], report: Callable[[float], None]) -> Cut | None:
         """The bound at prices, and the bytes that its path takes too much; None if there is no path.
 
-        Windows are raised along the path, no further than to the stage ``last``, and bounds on the way are reported.
-        The second result says whether nothing is left to raise on it.
+        Windows are raised along the path, and bounds on the way are reported.
         """
         self.reprice(price)
         own = self.own_costs(price)
         while True:
             path = self._path({kind: kind.values for kind in self.kinds}, own)
             if path is None:
-                return None, True
-            stages = {pair: pair[0].next_stage(*pair[1:]) for pair in dict.fromkeys(self._different_steps(path))}
-            todo = {pair: stage for pair, stage in stages.items() if stage is not None and stage <= last}
+                return None
             cut = self._cut(path, price)
             report(cut.value)
+            todo = [pair for pair in dict.fromkeys(self._different_steps(path)) if pair[0].open(*pair[1:])]
             if not todo or seconds() <= 0.0:
-                return cut, not todo
-            for (kind, a, b), stage in todo.items():
+                return cut
+            for kind, a, b in todo:
                 left = seconds()
                 if left > 0.0:
-                    kind.raise_pair(a, b, stage, left, max(LEAST_PART, self.share[kind]))
+                    kind.lift(a, b, left)
 
     def _path(self, tables: Mapping[PricedBlock, FloatArray], own: FloatArray) -> Path | None:
         """The shortest path, if there is one."""
@@ -255,15 +240,11 @@ class PriceSearch:
             if next_ is None:
                 break
             self._try(next_, lambda: seconds() - kept, report)
-        price = self.centre.price
-        for last in (RELAXED, INTEGER):
-            if seconds() > 0.0:
-                self.chain.value(price, seconds, report, last)
-                whole.raise_bound(price, ceiling, seconds, report, TRIES[1:])
+        whole.raise_bound(self.centre.price, ceiling, seconds, report, TRIES[1:])
 
     def _try(self, price: FloatArray, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
         """Bounds at some prices, by linear programs of the windows."""
-        cut, _ = self.chain.value(price, seconds, report, RELAXED)
+        cut = self.chain.value(price, seconds, report)
         if cut is not None:
             self._cuts.append(cut)
             better = not cut.value <= self.centre.value + CLOSE * abs(self.centre.value)
