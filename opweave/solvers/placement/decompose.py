@@ -26,6 +26,7 @@ from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance,
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
+from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
 from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_bounds
@@ -302,11 +303,12 @@ def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -
     arrays, memory = chained.arrays, memory_of(chained.instance)
     if memory is not None and (memory.capacity < memory.bytes.sum()).any() and not run.should_stop():
         run.enter("memory at its price")
+        end = clock() + (UNTIMED_SECONDS if (left := run.remaining()) is None else left)
         price = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory).memory
         ceiling = math.inf if run.objective is None else float(run.objective)
         search = PriceSearch(chained.chain, arrays, memory, price)
         search.go_on(
-            lambda: seconds_left(run, UNTIMED_SECONDS), lambda value: best.report(value, "priced memory"), ceiling
+            lambda: seconds_left(run, UNTIMED_SECONDS), lambda value: best.report(value, "priced memory"), ceiling, end
         )
     return Outcome(run.termination())
 

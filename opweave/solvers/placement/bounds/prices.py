@@ -26,6 +26,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise
+from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
@@ -220,16 +221,23 @@ class PriceSearch:
         self._cuts: list[Cut] = []
         self._radius = FIRST_RADIUS
 
-    def go_on(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float = math.inf) -> None:
+    def go_on(
+        self,
+        seconds: Callable[[], float],
+        report: Callable[[float], None],
+        ceiling: float = math.inf,
+        end: float = math.inf,
+    ) -> None:
         """Search until ``seconds``, the seconds left, are 0, cheap bounds first, and report every bound.
 
-        ``ceiling`` is the length of a plan; no bound has to be larger.
+        ``ceiling`` is the length of a plan; no bound has to be larger. The first bound is there before ``seconds`` is
+        asked, where others may go on for long, unless the clock says ``end`` before.
         """
         price, whole, plain = self.centre.price, self._whole, self.chain.plain()
         if plain is None:
             return
         self._scale = max(float(price @ self.chain.capacity), ceiling if ceiling < math.inf else plain.value, 1e-300)
-        whole.raise_bound(price, ceiling, seconds, report, TRIES[:1])
+        whole.raise_bound(price, ceiling, lambda: end - clock(), report, TRIES[:1])
         for first in (0.0 * price, price):
             self._try(first, seconds, report)
         self._radius = FIRST_RADIUS
