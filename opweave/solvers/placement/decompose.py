@@ -305,10 +305,11 @@ def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -
         run.enter("memory at its price")
         end = clock() + (UNTIMED_SECONDS if (left := run.remaining()) is None else left)
         price = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory).memory
-        ceiling = math.inf if run.objective is None else float(run.objective)
-        search = PriceSearch(chained.chain, arrays, memory, price)
-        search.go_on(
-            lambda: seconds_left(run, UNTIMED_SECONDS), lambda value: best.report(value, "priced memory"), ceiling, end
+        PriceSearch(chained.chain, arrays, memory, price).go_on(
+            lambda: seconds_left(run, UNTIMED_SECONDS),
+            lambda value: best.report(value, "priced memory"),
+            lambda: math.inf if run.objective is None else float(run.objective),
+            end,
         )
     return Outcome(run.termination())
 

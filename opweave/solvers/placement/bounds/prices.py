@@ -225,18 +225,18 @@ class PriceSearch:
         self,
         seconds: Callable[[], float],
         report: Callable[[float], None],
-        ceiling: float = math.inf,
+        ceiling: Callable[[], float] = lambda: math.inf,
         end: float = math.inf,
     ) -> None:
         """Search until ``seconds``, the seconds left, are 0, cheap bounds first, and report every bound.
 
-        ``ceiling`` is the length of a plan; no bound has to be larger. The first bound is there before ``seconds`` is
-        asked, where others may go on for long, unless the clock says ``end`` before.
+        ``ceiling`` is the length of the best plan; no bound has to be larger. The first bound is there before
+        ``seconds`` is asked, where others may go on for long, unless the clock says ``end`` before.
         """
-        price, whole, plain = self.centre.price, self._whole, self.chain.plain()
+        price, whole, plain, length = self.centre.price, self._whole, self.chain.plain(), ceiling()
         if plain is None:
             return
-        self._scale = max(float(price @ self.chain.capacity), ceiling if ceiling < math.inf else plain.value, 1e-300)
+        self._scale = max(float(price @ self.chain.capacity), length if length < math.inf else plain.value, 1e-300)
         whole.raise_bound(price, ceiling, lambda: end - clock(), report, TRIES[:1])
         for first in (0.0 * price, price):
             self._try(first, seconds, report)
@@ -244,11 +244,15 @@ class PriceSearch:
         whole.raise_bound(price, ceiling, seconds, report, TRIES[1:2])
         kept = 0.5 * seconds()  # for whole bytes at the best prices
         for _ in range(ROUNDS):
-            next_ = self._next(ceiling) if seconds() > kept else None
+            next_ = self._next(ceiling()) if seconds() > kept else None
             if next_ is None:
                 break
             self._try(next_, lambda: seconds() - kept, report)
-        whole.raise_bound(self.centre.price, ceiling, seconds, report, TRIES[1:])
+        while seconds() > 0.0:  # again where a shorter plan leaves windows less time
+            length = ceiling()
+            whole.raise_bound(self.centre.price, ceiling, seconds, report, TRIES[1:])
+            if not ceiling() < length:
+                break
 
     def _try(self, price: FloatArray, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
         """Bounds at some prices, by linear programs of the windows."""

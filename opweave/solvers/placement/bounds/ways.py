@@ -101,7 +101,7 @@ class WindowWays:
             assert self._slack is not None, "lengths are compared with it"
             window, devices = self.window, np.arange(len(self._slack))
             usable = np.zeros(window.arrays.seconds.shape, dtype=np.bool_)
-            for other in devices if (window.exit if first else window.entry) else (0,):
+            for other in range(len(devices) if (window.exit if first else window.entry) else 1):
                 a, b = (end, other) if first else (other, end)
                 if np.isfinite(self.block.values[a, b]):
                     usable |= self.length(a, b) < self._slack[a, b]

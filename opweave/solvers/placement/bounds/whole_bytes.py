@@ -107,18 +107,18 @@ class WholeBytes:
     def raise_bound(
         self,
         price: FloatArray,
-        ceiling: float,
+        ceiling: Callable[[], float],
         seconds: Callable[[], float],
         report: Callable[[float], None],
         tries: Sequence[tuple[int, int]] = TRIES,
     ) -> None:
-        """Report bounds at some prices, at most ``ceiling``."""
+        """Report bounds at some prices, at most ``ceiling``, which may fall meanwhile."""
         self.chain.reprice(price)
         for most, choices in tries:
             for ways in self.ways.values() if choices else ():
                 if seconds() > 0.0:
                     ways.cut()
-            bound, complete = self._bound(price, ceiling, (most, choices), seconds)
+            bound, complete = self._bound(price, ceiling(), (most, choices), seconds)
             report(bound)
             if complete or seconds() <= 0.0:
                 break
