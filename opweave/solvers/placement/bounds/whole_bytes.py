@@ -53,7 +53,7 @@ MOST_SHARED = 16
 MOST_SUBSETS = 6
 """Most devices of which all sets are watched; of more, single devices and pairs."""
 
-MOST_JOINED = 500_000
+MOST_JOINED = 200_000
 """Most pairs of a label and a way after it."""
 
 COMPARED = 30
