@@ -304,8 +304,9 @@ def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -
     if memory is not None and (memory.capacity < memory.bytes.sum()).any() and not run.should_stop():
         run.enter("memory at its price")
         end = clock() + (UNTIMED_SECONDS if (left := run.remaining()) is None else left)
-        price = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory).memory
-        PriceSearch(chained.chain, arrays, memory, price).go_on(
+        area = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory)
+        best.report(area.value, "area with memory")
+        PriceSearch(chained.chain, arrays, memory, area.memory).go_on(
             lambda: seconds_left(run, UNTIMED_SECONDS),
             lambda value: best.report(value, "priced memory"),
             lambda: math.inf if run.objective is None else float(run.objective),

@@ -34,6 +34,9 @@ from opweave.solvers.placement.plans import plan_of
 LARGEST_RELAXED, LARGEST_PRICED = 400, 120
 """Most operators of a window for its linear program, without and with a price of memory; equal branches count once."""
 
+LARGEST_WHOLE = 1_000
+"""Most operators of a module that has a bound of its own beside those of its windows."""
+
 TIGHT = 1e-7
 """Relative gap to a plan's length below which a bound is not raised further."""
 
@@ -263,7 +266,9 @@ def _module(window: Window, blocks: dict[bytes, Block], sizes: Sequence[int]) ->
         if key not in blocks:
             blocks[key] = Block(part)
         chosen.append(blocks[key])
-    whole = window.first_bounds() if len(inner) else chosen[0].values.copy()
+    whole = np.zeros_like(chosen[0].values) if len(inner) else chosen[0].values.copy()
+    if len(inner) and len(window.operators) <= LARGEST_WHOLE:
+        whole = window.first_bounds()
     return Module(window.arrays.seconds[inner], chosen, whole, inner, own)
 
 

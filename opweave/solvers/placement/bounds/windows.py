@@ -244,6 +244,9 @@ MOST_OPERATORS, MOST_MILESTONES = 4_000, 2_000
 """Most operators of a problem for which chains are sought, and most operators whose pairs are examined: those with the
 most others before or after them, so that a chain of them leaves little outside its windows."""
 
+BAND = 200
+"""Milestones whose windows are counted at a time, with ends that are no further away than twice a window's size."""
+
 WINDOW_SIZES = (100, 500)
 """Most operators of a window, for each of the two chains."""
 
@@ -296,11 +299,17 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     # position 0 stands for the beginning of the plan, the last one for its end
     inside, size, follows = (
         np.zeros((number, number)),
-        np.zeros((number, number)),
+        np.full((number, number), np.inf),
         np.ones((number, number), dtype=bool),
     )
-    inside[1:-1, 1:-1] = (rows * work.astype(np.float32)) @ columns - own[:, None] - own[None, :]
-    size[1:-1, 1:-1] = rows @ columns - 2.0
+    for first in range(0, len(chosen), BAND):
+        last = min(first + BAND, len(chosen))
+        low, high = chosen[first], chosen[last - 1] + 2 * max(sizes)
+        near = int(np.searchsorted(chosen, high))
+        part, ends = rows[first:last, low:high], columns[low:high, first:near]
+        cells = slice(1 + first, 1 + last), slice(1 + first, 1 + near)
+        inside[cells] = (part * work[low:high].astype(np.float32)) @ ends - own[first:last, None] - own[first:near]
+        size[cells] = part @ ends - 2.0
     inside[0, 1:-1], inside[1:-1, -1] = work @ columns - own, rows @ work - own
     size[0, 1:-1], size[1:-1, -1] = before[chosen] - 1.0, after[chosen] - 1.0
     follows[1:-1, 1:-1] = reach[np.ix_(chosen, chosen)]
