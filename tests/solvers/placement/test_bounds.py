@@ -24,6 +24,7 @@ from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
+from tests.tiny import graph_of
 
 
 def _net(problem: Placement) -> PlacementArrays:
@@ -130,3 +131,15 @@ def test_alike_branches_of_unlike_memory_are_charged_the_least() -> None:
     optimum, _ = best_placement(tight)
     assert optimum is not None
     assert max(_all_bounds(tight).values()) <= optimum * (1 + 1e-9)
+
+
+def test_no_part_of_a_deep_model_stays_one_window() -> None:
+    """1,500 layers that all read one mask, so that no operator but the first and last is on every path."""
+    reads = {"mask": "", "l0": "mask"} | {f"l{k}": f"l{k - 1} mask" for k in range(1, 1_500)}
+    graph = graph_of(dict.fromkeys(reads, 1), reads)
+    problem = ow.Placement(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0),
+        costs=ow.Costs.from_table({operator.id: {"a": 1.0, "b": 1.0} for operator in graph.operators}),
+    )
+    assert max(len(block.window.inner) for block in milestones_of(_net(problem)).blocks()) <= 100

@@ -95,6 +95,16 @@ def test_a_window_may_have_no_plan_that_is_known() -> None:
     assert 34.0 < max(found) <= 36.0
 
 
+def test_the_first_bound_asks_for_no_time() -> None:
+    """Others may go on whenever a search asks; the cheapest bound does not wait for that."""
+    found: list[float] = []
+    priced_search(islands_problem(3, slow=5.0), 0.1).go_on(lambda: 0.0, found.append)
+    assert max(found) > 0.0
+    found.clear()
+    priced_search(islands_problem(3, slow=5.0), 0.1).go_on(lambda: 0.0, found.append, end=0.0)
+    assert not any(found[:1])
+
+
 def test_a_chain_without_any_plan_proves_nothing() -> None:
     found: list[float] = []
     priced_search(islands_problem(3, slow=None), 0.1).go_on(lambda: 1.0, found.append)
