@@ -51,6 +51,9 @@ LONGEST_PROGRAM = 2.0
 UNTIMED_SECONDS = 60.0
 """Most seconds of one step of the search for prices of memory when there is no time limit."""
 
+AT_ONCE = 0.5
+"""Seconds for first bounds before others go on; as long as the windows took if that is longer."""
+
 LARGEST_SEARCHED = 40
 """Most operators of a module that is searched."""
 
@@ -303,14 +306,15 @@ def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -
     arrays, memory = chained.arrays, memory_of(chained.instance)
     if memory is not None and (memory.capacity < memory.bytes.sum()).any() and not run.should_stop():
         run.enter("memory at its price")
-        end = clock() + (UNTIMED_SECONDS if (left := run.remaining()) is None else left)
+        begin, left = clock(), run.remaining()
         area = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory)
         best.report(area.value, "area with memory")
-        PriceSearch(chained.chain, arrays, memory, area.memory).go_on(
+        search = PriceSearch(chained.chain, arrays, memory, area.memory)
+        search.go_on(
             lambda: seconds_left(run, UNTIMED_SECONDS),
             lambda value: best.report(value, "priced memory"),
             lambda: math.inf if run.objective is None else float(run.objective),
-            end,
+            min(clock() + max(clock() - begin, AT_ONCE), math.inf if left is None else begin + left),
         )
     return Outcome(run.termination())
 

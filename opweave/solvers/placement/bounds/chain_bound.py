@@ -16,7 +16,6 @@ from opweave.solvers.placement.arrays import PlacementArrays, order_of_graph
 from opweave.solvers.placement.bounds.window_program import (
     Branches,
     Builder,
-    WindowProgram,
     branches_of,
     relaxed_bound,
     serial_length,
@@ -82,8 +81,8 @@ class Block:
     def lift(self, a: int, b: int, time_limit: float) -> None:
         """Raise a pair within the time limit."""
         ceiling, cells = self.ceiling(a, b), self.window.cells(a, b)
-        program = self.program(a, b, ceiling)
-        value = ceiling if program is None else relaxed_bound(program, time_limit)
+        builder = Builder(self.window, self.branches, a, b, float(self.values[a, b]), ceiling)
+        value = relaxed_bound(builder.build(), time_limit) if builder.possible else ceiling
         self.values[cells] = np.maximum(self.values[cells], value)
         self.raised[cells] = True
 
@@ -94,11 +93,6 @@ class Block:
             alone = shortest_alone(arrays)
             self._ceilings[a, b] = max(alone if np.isfinite(alone) else serial_length(arrays), float(self.values[a, b]))
         return self._ceilings[a, b]
-
-    def program(self, a: int, b: int, ceiling: float) -> WindowProgram | None:
-        """The window's program with its ends on two devices; None when no plan is shorter than the ceiling."""
-        builder = Builder(self.window, self.branches, a, b, float(self.values[a, b]), ceiling)
-        return builder.build() if builder.possible else None
 
 
 Pair = tuple[Block, int, int]

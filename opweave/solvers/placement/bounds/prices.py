@@ -230,16 +230,17 @@ class PriceSearch:
     ) -> None:
         """Search until ``seconds``, the seconds left, are 0, cheap bounds first, and report every bound.
 
-        ``ceiling`` is the length of the best plan; no bound has to be larger. The first bound is there before
-        ``seconds`` is asked, where others may go on for long, unless the clock says ``end`` before.
+        ``ceiling`` is the length of the best plan; no bound has to be larger. The first bounds are there before
+        ``seconds`` is asked, where others may go on for long, as far as the clock does not say ``end`` before.
         """
         price, whole, plain, length = self.centre.price, self._whole, self.chain.plain(), ceiling()
         if plain is None:
             return
         self._scale = max(float(price @ self.chain.capacity), length if length < math.inf else plain.value, 1e-300)
         whole.raise_bound(price, ceiling, lambda: end - clock(), report, TRIES[:1])
-        for first in (0.0 * price, price):
-            self._try(first, seconds, report)
+        for left in (lambda: end - clock(), seconds):
+            for first in (0.0 * price, price):
+                self._try(first, left, report)
         self._radius = FIRST_RADIUS
         whole.raise_bound(price, ceiling, seconds, report, TRIES[1:2])
         kept = 0.5 * seconds()  # for whole bytes at the best prices
