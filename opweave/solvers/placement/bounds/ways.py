@@ -1,4 +1,16 @@
-"""The ways to pass a window between two devices: how long it takes at least, and where operators may run then."""
+"""The ways to pass a window between two devices: how long it takes at least, and where operators may run then.
+
+A plan whose window takes no more than t seconds runs every operator on a device where the least length of the window
+with the operator there is no more than t: its head, run time and tail, and what ports have to pass then
+(:mod:`.port_cuts`). So the lengths of all operators on all devices, sorted, divide the plans into *levels*. Those
+between two levels take at least the lower one, and run operators where the upper one allows. There may be a level for
+every length; a few with the largest steps between them are kept, and the others are joined to them.
+
+Largest operators are fixed first: one list of levels for each choice of their devices, with heads and tails that know
+the choice. Every plan makes one of the choices. Heads depend on the entry and tails on the exit only, so that all pairs
+of ends share them. An operator is not tried where no length is below the *slack*: what the rest of the chain leaves the
+window in a plan that is shorter than the best known.
+"""
 
 from __future__ import annotations
 

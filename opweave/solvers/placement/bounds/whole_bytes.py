@@ -4,23 +4,18 @@ At prices of memory, a path that runs everything on one device may cost as littl
 mean of several such paths fits. Here every path has to fit by itself, so it pays for its changes.
 
 A *label* is the beginning of a path: the device of a milestone, the least seconds until then, the same with bytes at
-their prices, and the bytes that devices hold for sure. A window between two devices is passed in one of its *ways*:
+their prices, and the bytes that sets of devices hold for sure: those of operators that can run in the set only. A
+window between two devices is passed in one of its *ways* (:mod:`.ways`). Its bound holds for all of them, and so does
+the priced bound, which is at least the seconds plus the least price of all bytes, each where its operator may run.
 
-* one for every choice of devices for its largest operators: they hold their bytes there, and the window takes at least
-  its longest path with these operators fixed.
-* where both ends are on one device, and these operators, too, the others follow in some order: some of them run there
-  and hold their bytes there, then one runs elsewhere, so the window takes at least its head, run time and tail there.
-  Or all of them stay.
-
-The window's bound holds for all of them, and the priced bound, which is at least the seconds plus the least price of
-all bytes, those on fixed devices at the price there.
-
-Proof: every plan passes every window in one of these ways, whatever operators are fixed. So each plan
-that fits has labels whose seconds are at most its own and whose bytes are at most what its devices hold; a parameter
-counts once on every device that uses it. A label that holds more than a device has memory begins no plan. From any
-label, the shortest path over the remaining windows, with prices (minus the price of all memory) and without, bounds
-what follows. The least such sum over the labels of one milestone bounds all plans, also with labels that are set aside
-at their sum when there are too many. Labels with the same device and bytes become one with the least of their numbers.
+Proof: every plan below the ceiling passes every window in one of its ways. So each plan that fits has labels whose
+seconds are at most its own and whose bytes are at most what its devices hold; a parameter counts once on every device
+that uses it. A label that holds more than a set of devices has memory begins no plan. From any label, the shortest path
+over the remaining windows, with prices (minus the price of all memory) and without, bounds what follows. Without
+prices, it visits some devices on which the bytes that are left can lie: a set with less room is left by a milestone
+elsewhere, or by an operator with bytes in a window. The least such sum over the labels of one milestone bounds all
+plans, also with labels that are set aside at their sum when there are too many. Labels with the same device and bytes
+become one with the least of their numbers.
 
 Source: Handler and Zang, "A dual algorithm for the constrained shortest path problem".
 """
