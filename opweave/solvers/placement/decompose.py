@@ -42,11 +42,11 @@ from opweave.solvers.run import Outcome, Run
 TRIES = 5_000, 30_000, 200_000, 1_000_000
 """Nodes of the searches on a module and its end devices, one after the other."""
 
-NODES = 100_000
-"""Nodes that a search takes in a second, about."""
+VISITS = 4_000_000
+"""Operators that a search visits in a second, about."""
 
-LONGEST_PROGRAM = 2.0
-"""Seconds that the program of a window may take."""
+LONGEST = 2.0
+"""Seconds that the program of a window, or a search on a module, may take."""
 
 UNTIMED_SECONDS = 60.0
 """Most seconds of one step of the search for prices of memory when there is no time limit."""
@@ -54,7 +54,7 @@ UNTIMED_SECONDS = 60.0
 AT_ONCE = 0.5
 """Seconds for first bounds before others go on; as long as the windows took if that is longer."""
 
-LARGEST_SEARCHED = 40
+LARGEST_SEARCHED = 130
 """Most operators of a module that is searched."""
 
 SETTLED = 1e-9
@@ -263,10 +263,10 @@ class Decomposition:
 
     def _try(self, lengths: Lengths, a: int, b: int) -> None:
         """Make the next try at a module, as far as time allows."""
-        number, left = int(lengths.tries[a, b]), seconds_left(self.run, math.inf)
+        number, left = int(lengths.tries[a, b]), seconds_left(self.run, LONGEST)
         lengths.tries[a, b] += 1
         low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
-        nodes = int(min(TRIES[number], NODES * left))
+        nodes = int(min(TRIES[number], VISITS * left / len(lengths.window.operators)))
         found = search_module(lengths.window.fixed(a, b), high, low, nodes)
         lengths.learn(a, b, min(high, found.makespan) if found.proved else found.bound, found)
 
@@ -332,7 +332,7 @@ def raise_windows(chain: Milestones, run: Run, report: Callable[[float, str], No
         for block, a, b in pairs:
             if run.should_stop():
                 return
-            block.lift(a, b, seconds_left(run, LONGEST_PROGRAM))
+            block.lift(a, b, seconds_left(run, LONGEST))
         report(chain.value(), "milestones")
 
 
