@@ -33,7 +33,7 @@ from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_bo
 from opweave.solvers.placement.bounds.chain_bound import Milestones, Module, devices_to, milestones_of, shortest
 from opweave.solvers.placement.bounds.prices import PriceSearch
 from opweave.solvers.placement.bounds.windows import Window
-from opweave.solvers.placement.module_search import Found, search_module
+from opweave.solvers.placement.module_search import LARGEST_SEARCHED, Found, search_module
 from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import Best
@@ -50,12 +50,6 @@ LONGEST = 2.0
 
 UNTIMED_SECONDS = 60.0
 """Most seconds of one step of the search for prices of memory when there is no time limit."""
-
-AT_ONCE = 0.5
-"""Seconds for first bounds before others go on; as long as the windows took if that is longer."""
-
-LARGEST_SEARCHED = 130
-"""Most operators of a module that is searched."""
 
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
@@ -232,6 +226,7 @@ class Decomposition:
                 break
             self._try(*ways[0])
             self.report()
+        raise_windows(self.chain, self.run, self.best.report, exact=True)
 
     def _search_briefly(self) -> None:
         """Search all small modules on the shortest path, then those on the next path, and so on.
@@ -314,7 +309,7 @@ def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -
             lambda: seconds_left(run, UNTIMED_SECONDS),
             lambda value: best.report(value, "priced memory"),
             lambda: math.inf if run.objective is None else float(run.objective),
-            min(clock() + max(clock() - begin, AT_ONCE), math.inf if left is None else begin + left),
+            min(2.0 * clock() - begin, math.inf if left is None else begin + left),  # as long as the windows took
         )
     return Outcome(run.termination())
 
@@ -325,14 +320,14 @@ def seconds_left(run: Run, most: float) -> float:
     return 0.0 if run.should_stop() else most if left is None else min(left, most)
 
 
-def raise_windows(chain: Milestones, run: Run, report: Callable[[float, str], None]) -> None:
+def raise_windows(chain: Milestones, run: Run, report: Callable[[float, str], None], *, exact: bool = False) -> None:
     """Raise the windows on the shortest path, one after the other, until none is left or time is up."""
-    run.enter("milestones: linear programs")
-    while pairs := chain.open_pairs():
+    run.enter(f"milestones: {'searches' if exact else 'linear programs'}")
+    while pairs := chain.open_pairs(exact=exact):
         for block, a, b in pairs:
             if run.should_stop():
                 return
-            block.lift(a, b, seconds_left(run, LONGEST))
+            block.lift(a, b, seconds_left(run, LONGEST), exact=exact)
         report(chain.value(), "milestones")
 
 

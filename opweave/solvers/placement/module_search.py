@@ -21,6 +21,9 @@ from opweave.solvers.placement.moves import SIZE, SOURCE, TARGET, TENSOR, Net, n
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, room_for, sequence
 
+LARGEST_SEARCHED = 130
+"""Most operators of a module or window that is searched."""
+
 
 class Found(NamedTuple):
     """The result of a search on a module.

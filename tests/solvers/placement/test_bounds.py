@@ -46,7 +46,9 @@ def _all_bounds(problem: Placement) -> dict[str, float]:
         "first": chain.value(),
     }
     raise_windows(chain, run, best.report)
-    return found | {"relaxed": chain.value()}
+    found["relaxed"] = chain.value()
+    raise_windows(chain, run, best.report, exact=True)
+    return found | {"searched": chain.value()}
 
 
 def _priced(problem: Placement) -> float:

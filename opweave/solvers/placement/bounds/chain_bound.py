@@ -28,13 +28,14 @@ from opweave.solvers.placement.bounds.windows import (
     modules,
     windows_between,
 )
+from opweave.solvers.placement.module_search import LARGEST_SEARCHED, search_module
 from opweave.solvers.placement.plans import plan_of
 
 LARGEST_RELAXED, LARGEST_PRICED = 400, 120
 """Most operators of a window for its linear program, without and with a price of memory; equal branches count once."""
 
-LARGEST_WHOLE = 1_000
-"""Most operators of a module that has a bound of its own beside those of its windows."""
+SEARCHED_NODES = 100_000
+"""Most nodes of the search on a window."""
 
 TIGHT = 1e-7
 """Relative gap to a plan's length below which a bound is not raised further."""
@@ -55,44 +56,42 @@ def shortest_alone(arrays: PlacementArrays) -> float:
 
 @dataclass(eq=False)
 class Block:
-    """A class of equal windows: one table of bounds for the pairs of end devices, and which are raised. Shapes (K, K).
+    """A class of equal windows: one table of bounds and levels for the pairs of end devices. Shapes (K, K).
 
-    Bounds are the critical path and the energetic bound at first, and those of linear programs when they are raised.
+    Bounds are the critical path and the energetic bound at first, then those of linear programs, then of a search.
     """
 
     window: Window
     values: FloatArray = field(init=False)
-    raised: BoolArray = field(init=False)
+    levels: IntArray = field(init=False)
     branches: Branches = field(init=False)
     size: int = field(init=False)
-    _ceilings: dict[tuple[int, int], float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.values = self.window.first_bounds()
-        self.raised = np.zeros(self.values.shape, dtype=np.bool_)
+        self.levels = np.zeros(self.values.shape, dtype=np.int64)
         self.branches = branches_of(self.window)
         self.size = int(self.branches.kept.sum())
 
-    def open(self, a: int, b: int) -> bool:
-        """Whether the pair could still be raised."""
-        sized = len(self.window.inner) > 0 and self.size <= LARGEST_RELAXED
-        return sized and not self.raised[a, b] and bool(np.isfinite(self.values[a, b]))
+    def open(self, a: int, b: int, *, exact: bool) -> bool:
+        """Whether the pair could still be raised by a linear program, or by a search."""
+        inner = len(self.window.inner)
+        sized = inner <= LARGEST_SEARCHED if exact else self.size <= LARGEST_RELAXED
+        return sized and inner > 0 and self.levels[a, b] < 1 + exact and bool(np.isfinite(self.values[a, b]))
 
-    def lift(self, a: int, b: int, time_limit: float) -> None:
-        """Raise a pair within the time limit."""
-        ceiling, cells = self.ceiling(a, b), self.window.cells(a, b)
-        builder = Builder(self.window, self.branches, a, b, float(self.values[a, b]), ceiling)
-        value = relaxed_bound(builder.build(), time_limit) if builder.possible else ceiling
+    def lift(self, a: int, b: int, time_limit: float, *, exact: bool) -> None:
+        """Raise a pair by a linear program, which has a time limit, or by a search."""
+        arrays, cells, known = self.window.fixed(a, b), self.window.cells(a, b), float(self.values[a, b])
+        alone = shortest_alone(arrays)
+        value = ceiling = max(alone if np.isfinite(alone) else serial_length(arrays), known)
+        builder = Builder(self.window, self.branches, a, b, known, ceiling)
+        if exact:
+            found = search_module(arrays, ceiling, known, SEARCHED_NODES)
+            value = min(ceiling, found.makespan) if found.proved else found.bound
+        elif builder.possible:
+            value = relaxed_bound(builder.build(), time_limit)
         self.values[cells] = np.maximum(self.values[cells], value)
-        self.raised[cells] = True
-
-    def ceiling(self, a: int, b: int) -> float:
-        """Length of some plan of the window, in seconds, if there is a plan."""
-        if (a, b) not in self._ceilings:
-            arrays = self.window.fixed(a, b)
-            alone = shortest_alone(arrays)
-            self._ceilings[a, b] = max(alone if np.isfinite(alone) else serial_length(arrays), float(self.values[a, b]))
-        return self._ceilings[a, b]
+        self.levels[cells] = 1 + exact
 
 
 Pair = tuple[Block, int, int]
@@ -220,9 +219,9 @@ class Milestones:
                 found[pair] += times
         return [pair for pair, _ in found.most_common()]
 
-    def open_pairs(self) -> list[Pair]:
-        """Those of :meth:`pairs` that can be raised."""
-        return [(block, a, b) for block, a, b in self.pairs() if block.open(a, b)]
+    def open_pairs(self, *, exact: bool) -> list[Pair]:
+        """Those of :meth:`pairs` that linear programs, or searches, could raise."""
+        return [(block, a, b) for block, a, b in self.pairs() if block.open(a, b, exact=exact)]
 
 
 def milestones_of(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZES) -> Milestones:
@@ -261,7 +260,7 @@ def _module(window: Window, blocks: dict[bytes, Block], sizes: Sequence[int]) ->
             blocks[key] = Block(part)
         chosen.append(blocks[key])
     whole = np.zeros_like(chosen[0].values) if len(inner) else chosen[0].values.copy()
-    if len(inner) and len(window.operators) <= LARGEST_WHOLE:
+    if len(inner) and len(window.operators) <= LARGEST_RELAXED:
         whole = window.first_bounds()
     return Module(window.arrays.seconds[inner], chosen, whole, inner, own)
 
