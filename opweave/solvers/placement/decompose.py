@@ -33,7 +33,7 @@ from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_bo
 from opweave.solvers.placement.bounds.chain_bound import Milestones, Module, devices_to, milestones_of, shortest
 from opweave.solvers.placement.bounds.prices import PriceSearch
 from opweave.solvers.placement.bounds.windows import Window
-from opweave.solvers.placement.module_search import LARGEST_SEARCHED, Found, search_module
+from opweave.solvers.placement.module_search import LARGEST_SEARCHED, Found, nodes_within, search_module
 from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import Best
@@ -41,9 +41,6 @@ from opweave.solvers.run import Outcome, Run
 
 TRIES = 5_000, 30_000, 200_000, 1_000_000
 """Nodes of the searches on a module and its end devices, one after the other."""
-
-VISITS = 4_000_000
-"""Operators that a search visits in a second, about."""
 
 LONGEST = 2.0
 """Seconds that the program of a window, or a search on a module, may take."""
@@ -261,7 +258,7 @@ class Decomposition:
         number, left = int(lengths.tries[a, b]), seconds_left(self.run, LONGEST)
         lengths.tries[a, b] += 1
         low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
-        nodes = int(min(TRIES[number], VISITS * left / len(lengths.window.operators)))
+        nodes = min(TRIES[number], nodes_within(left, len(lengths.window.operators)))
         found = search_module(lengths.window.fixed(a, b), high, low, nodes)
         lengths.learn(a, b, min(high, found.makespan) if found.proved else found.bound, found)
 

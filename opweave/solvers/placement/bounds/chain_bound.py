@@ -28,14 +28,11 @@ from opweave.solvers.placement.bounds.windows import (
     modules,
     windows_between,
 )
-from opweave.solvers.placement.module_search import LARGEST_SEARCHED, search_module
+from opweave.solvers.placement.module_search import LARGEST_SEARCHED, nodes_within, search_module
 from opweave.solvers.placement.plans import plan_of
 
 LARGEST_RELAXED, LARGEST_PRICED = 400, 120
 """Most operators of a window for its linear program, without and with a price of memory; equal branches count once."""
-
-SEARCHED_NODES = 100_000
-"""Most nodes of the search on a window."""
 
 TIGHT = 1e-7
 """Relative gap to a plan's length below which a bound is not raised further."""
@@ -80,13 +77,13 @@ class Block:
         return sized and inner > 0 and self.levels[a, b] < 1 + exact and bool(np.isfinite(self.values[a, b]))
 
     def lift(self, a: int, b: int, time_limit: float, *, exact: bool) -> None:
-        """Raise a pair by a linear program, which has a time limit, or by a search."""
+        """Raise a pair by a linear program, or by a search, within some seconds."""
         arrays, cells, known = self.window.fixed(a, b), self.window.cells(a, b), float(self.values[a, b])
         alone = shortest_alone(arrays)
         value = ceiling = max(alone if np.isfinite(alone) else serial_length(arrays), known)
         builder = Builder(self.window, self.branches, a, b, known, ceiling)
         if exact:
-            found = search_module(arrays, ceiling, known, SEARCHED_NODES)
+            found = search_module(arrays, ceiling, known, nodes_within(time_limit, len(arrays.seconds)))
             value = min(ceiling, found.makespan) if found.proved else found.bound
         elif builder.possible:
             value = relaxed_bound(builder.build(), time_limit)
