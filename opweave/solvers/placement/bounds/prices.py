@@ -185,7 +185,7 @@ ROUNDS = 40
 CLOSE = 1e-4
 """Relative distance between the bound and what the cutting planes allow near it at which the search ends."""
 
-FIRST_RADIUS, LARGER, SMALLER, LEAST_RADIUS = 1.0, 2.0, 0.4, 0.02
+FIRST_RADIUS, LARGER, SMALLER, LEAST_RADIUS = 0.5, 2.0, 0.4, 0.02
 """Relative distance from the best prices up to which others are tried at first, what it is multiplied by where these
 are better or worse, and the distance at which the search ends."""
 
@@ -238,10 +238,10 @@ class PriceSearch:
             return
         self._scale = max(float(price @ self.chain.capacity), length if length < math.inf else plain.value, 1e-300)
         whole.raise_bound(price, ceiling, lambda: end - clock(), report, TRIES[:1])
-        for left in (lambda: end - clock(), seconds):
-            for first in (0.0 * price, price):
-                self._try(first, left, report)
-        self._radius = FIRST_RADIUS
+        for first in (0.0 * price, price):  # no cutting planes before these have all the time that they need
+            self.chain.value(first, lambda: end - clock(), report)
+        for first in (0.0 * price, price):
+            self._try(first, seconds, report)
         whole.raise_bound(price, ceiling, seconds, report, TRIES[1:2])
         kept = 0.5 * seconds()  # for whole bytes at the best prices
         for _ in range(ROUNDS):
