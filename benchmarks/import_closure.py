@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ("opweave.solvers.", "opweave.formulations.")
 AT_MOST = {
     "memory_ordering": 29,
-    "placement": 56,
-    "batched_mapping": 74,
+    "placement": 48,
+    "batched_mapping": 67,
     "pipeline": 35,
     "slicing": 54,
     "memory_layout": 49,

@@ -21,10 +21,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
+from types import ModuleType
 from typing import IO, Any, Literal
 
 from opweave.problems.errors import EngineError
@@ -316,3 +317,28 @@ def serve(function: str) -> None:
             send("returned", resolve_name(function)(argument, lambda content: send("sent", content)))
         except BaseException as error:  # the parent turns it into an EngineError
             send("raised", f"{type(error).__name__}: {error}")
+
+
+class _Absent(ModuleType):
+    """Stands in for a module of which only class names are used; each name is a class without instances."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+@contextlib.contextmanager
+def without_pandas() -> Iterator[None]:
+    """Import without pandas: CP-SAT's module accepts series of variables, which are not used here.
+
+    Loading pandas takes twice as long as everything else together, and longer than solving many problems.
+    """
+    if "pandas" in sys.modules:
+        yield
+        return
+    sys.modules["pandas"] = _Absent("pandas")
+    try:
+        yield
+    finally:
+        del sys.modules["pandas"]

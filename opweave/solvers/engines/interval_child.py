@@ -7,17 +7,13 @@ tenth of a second does not first wait for half a second.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from opweave.formulations.modeling.intervals import WholeProgram
 from opweave.solvers.engines.answers import Ending, News, Verdict, Work
-from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.child import Send, without_pandas
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -68,31 +64,6 @@ def solve(work: Work, send: Send) -> Ending:
     values = np.asarray([solver.value(column) for column in columns], dtype=np.float64) if found else None
     reason = f"{name}: {model.validate()}"
     return Ending(STATUS.get(name, "failed"), values, float(solver.best_objective_bound), reason)
-
-
-class _Absent(ModuleType):
-    """Stands in for a module of which only class names are used; each name is a class without instances."""
-
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-
-
-@contextmanager
-def without_pandas() -> Iterator[None]:
-    """Import without pandas: CP-SAT's module accepts series of variables, which are not used here.
-
-    Loading pandas takes twice as long as everything else together, and longer than solving many problems.
-    """
-    if "pandas" in sys.modules:
-        yield
-        return
-    sys.modules["pandas"] = _Absent("pandas")
-    try:
-        yield
-    finally:
-        del sys.modules["pandas"]
 
 
 def _keep_to(cores: int) -> bool:

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,52 +26,27 @@ from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance,
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
+from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
 from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_bounds
-from opweave.solvers.placement.bounds.chain_bound import (
-    EXACT,
-    RELAXED,
-    Milestones,
-    Module,
-    devices_to,
-    milestones_of,
-    shortest,
-)
+from opweave.solvers.placement.bounds.chain_bound import Milestones, Module, devices_to, milestones_of, shortest
 from opweave.solvers.placement.bounds.prices import PriceSearch
 from opweave.solvers.placement.bounds.windows import Window
-from opweave.solvers.placement.module_intervals import solve_intervals
-from opweave.solvers.placement.module_search import Found, search_module
+from opweave.solvers.placement.module_search import LARGEST_SEARCHED, Found, nodes_within, search_module
 from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 
+TRIES = 5_000, 30_000, 200_000, 1_000_000
+"""Nodes of the searches on a module and its end devices, one after the other."""
 
-class Try(NamedTuple):
-    """One way to work on a module: a search limited in nodes, or an interval model limited in seconds."""
-
-    way: str
-    effort: float
-    cost: float
-
-
-TRIES = (
-    Try("search", 5_000, 0.03),
-    Try("search", 30_000, 0.2),
-    Try("intervals", 5.0, 2.5),
-    Try("intervals", 20.0, 15.0),
-)
-"""Tries for a module and its end devices, in order, with the approximate seconds of each."""
-
-LONGEST_PROGRAM, LONGEST_EXACT = 2.0, 10.0
-"""Seconds that the program of a window may take, and those of constraint programming."""
+LONGEST = 2.0
+"""Seconds that the program of a window, or a search on a module, may take."""
 
 UNTIMED_SECONDS = 60.0
 """Most seconds of one step of the search for prices of memory when there is no time limit."""
-
-LARGEST_SEARCHED = 40
-"""Most operators of a module that is searched."""
 
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
@@ -111,7 +85,7 @@ class Lengths:
         """Take over a try's findings; the pair is settled once bound and plan meet."""
         self.keep(a, b, found)
         self.prove(a, b, bound)
-        if bound >= self.upper[a, b] * (1.0 - ROUNDED):
+        if bound >= self.upper[a, b] * (1.0 - SETTLED):
             self.tries[a, b] = NO_MORE
             self.module.settled[self.window.cells(a, b)] = True
 
@@ -241,7 +215,7 @@ class Decomposition:
         self.report()
         self._search_briefly()
         while not self.run.should_stop():
-            raise_windows(self.chain, RELAXED, self.run, self.best.report)
+            raise_windows(self.chain, self.run, self.best.report)
             self.report()
             self.learn()
             ways = self._ways()
@@ -249,8 +223,7 @@ class Decomposition:
                 break
             self._try(*ways[0])
             self.report()
-        raise_windows(self.chain, EXACT, self.run, self.best.report)
-        self.report()
+        raise_windows(self.chain, self.run, self.best.report, exact=True)
 
     def _search_briefly(self) -> None:
         """Search all small modules on the shortest path, then those on the next path, and so on.
@@ -276,23 +249,17 @@ class Decomposition:
             searchable = len(lengths.window.inner) <= LARGEST_SEARCHED and lengths.tries[a, b] < len(TRIES)
             if searchable and high - low > SETTLED * max(low, 1e-300):
                 # cheap tries first; among these, the one that may change the path most
-                gap = times * (min(high, 1e300) - low) / TRIES[lengths.tries[a, b]].cost
+                gap = times * (min(high, 1e300) - low) / TRIES[lengths.tries[a, b]]
                 found.append((gap, lengths, a, b))
         return [way[1:] for way in sorted(found, key=lambda way: -way[0])]
 
     def _try(self, lengths: Lengths, a: int, b: int) -> None:
         """Make the next try at a module, as far as time allows."""
-        number, left = int(lengths.tries[a, b]), self.run.remaining()
-        now = TRIES[number]
+        number, left = int(lengths.tries[a, b]), seconds_left(self.run, LONGEST)
         lengths.tries[a, b] += 1
-        low = float(lengths.module.table()[a, b])
-        high = float(lengths.upper[a, b])
-        arrays = lengths.window.fixed(a, b)
-        if now.way == "search":
-            found = search_module(arrays, high, low, int(now.effort))
-        else:
-            seconds = now.effort if left is None else min(left, now.effort)
-            found = solve_intervals(arrays, high, low, seconds, self.run)
+        low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
+        nodes = min(TRIES[number], nodes_within(left, len(lengths.window.operators)))
+        found = search_module(lengths.window.fixed(a, b), high, low, nodes)
         lengths.learn(a, b, min(high, found.makespan) if found.proved else found.bound, found)
 
 
@@ -321,7 +288,7 @@ def solve_decompose(problem: Placement, run: Run, chained: Chained | None = None
 @named_solver(
     Placement,
     "prices",
-    "lower bounds if memory is short: prices for bytes, integer programs of windows",
+    "lower bounds if memory is short: prices for bytes, whole bytes, linear programs of windows",
     proves="bound",
     supports=SUPPORTS,
 )
@@ -331,11 +298,15 @@ def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -
     arrays, memory = chained.arrays, memory_of(chained.instance)
     if memory is not None and (memory.capacity < memory.bytes.sum()).any() and not run.should_stop():
         run.enter("memory at its price")
-        price = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory).memory
-        ceiling = math.inf if run.objective is None else float(run.objective)
-        search = PriceSearch(chained.chain, arrays, memory, price)
+        begin, left = clock(), run.remaining()
+        area = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory)
+        best.report(area.value, "area with memory")
+        search = PriceSearch(chained.chain, arrays, memory, area.memory)
         search.go_on(
-            lambda: seconds_left(run, UNTIMED_SECONDS), lambda value: best.report(value, "priced memory"), ceiling
+            lambda: seconds_left(run, UNTIMED_SECONDS),
+            lambda value: best.report(value, "priced memory"),
+            lambda: math.inf if run.objective is None else float(run.objective),
+            min(2.0 * clock() - begin, math.inf if left is None else begin + left),  # as long as the windows took
         )
     return Outcome(run.termination())
 
@@ -346,19 +317,16 @@ def seconds_left(run: Run, most: float) -> float:
     return 0.0 if run.should_stop() else most if left is None else min(left, most)
 
 
-def raise_windows(chain: Milestones, level: int, run: Run, report: Callable[[float, str], None]) -> None:
-    """Raise the windows on the shortest path to a level, one after the other, until none is left or time is up."""
-    run.enter(f"milestones: {'linear' if level == RELAXED else 'constraint'} programs")
-    while pairs := chain.open_pairs(level):
+def raise_windows(chain: Milestones, run: Run, report: Callable[[float, str], None], *, exact: bool = False) -> None:
+    """Raise the windows on the shortest path, one after the other, until none is left or time is up."""
+    run.enter(f"milestones: {'searches' if exact else 'linear programs'}")
+    while pairs := chain.open_pairs(exact=exact):
         for block, a, b in pairs:
             if run.should_stop():
                 return
-            block.lift(a, b, level, seconds_left(run, LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM), run)
+            block.lift(a, b, seconds_left(run, LONGEST), exact=exact)
         report(chain.value(), "milestones")
 
-
-ROUNDED = 2e-6
-"""Relative gap that rounding to ticks may leave. No more tries follow below it, although it is no proof."""
 
 NO_MORE = 1_000
 """Number of tries after which a module counts as settled."""

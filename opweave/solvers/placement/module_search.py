@@ -21,6 +21,17 @@ from opweave.solvers.placement.moves import SIZE, SOURCE, TARGET, TENSOR, Net, n
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, room_for, sequence
 
+LARGEST_SEARCHED = 130
+"""Most operators of a module or window that is searched."""
+
+PAIRS = 200_000_000
+"""Pairs of operators that a search looks at in a second, about: all of them in every node."""
+
+
+def nodes_within(seconds: float, operators: int) -> int:
+    """Nodes that a search visits in some seconds, about."""
+    return int(PAIRS * seconds / operators**2)
+
 
 class Found(NamedTuple):
     """The result of a search on a module.

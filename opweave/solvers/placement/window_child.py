@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import NO_LIMIT, IntArray
-from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.interval_child import without_pandas
+from opweave.solvers.engines.child import Send, without_pandas
 from opweave.solvers.placement.arrays import DELAY, PlacementArrays
 from opweave.solvers.placement.timed_plan import Block, Job, Message, Net, Timed, Times, blocks_of, timed_from
 

@@ -17,13 +17,14 @@ from opweave.solvers.placement.bounds.area import (
     memory_of,
     quick_area,
 )
-from opweave.solvers.placement.bounds.chain_bound import EXACT, RELAXED, milestones_of
+from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
-from opweave.solvers.placement.decompose import raise_windows, solve_prices
+from opweave.solvers.placement.decompose import raise_windows, solve_decompose, solve_prices
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
+from tests.tiny import graph_of
 
 
 def _net(problem: Placement) -> PlacementArrays:
@@ -44,8 +45,10 @@ def _all_bounds(problem: Placement) -> dict[str, float]:
         "area": best_area(arrays.seconds, np.zeros(len(instance.devices)), memory_of(instance)).value,
         "first": chain.value(),
     }
-    raise_windows(chain, RELAXED, run, best.report)
-    return found | {"relaxed": chain.value()}
+    raise_windows(chain, run, best.report)
+    found["relaxed"] = chain.value()
+    raise_windows(chain, run, best.report, exact=True)
+    return found | {"searched": chain.value()}
 
 
 def _priced(problem: Placement) -> float:
@@ -58,9 +61,9 @@ def _priced(problem: Placement) -> float:
 def test_two_operators_by_hand() -> None:
     problem = layered_problem(1, 2)
     # in (1), the two branches one after the other (3 + 3) or one sent away and back (1 + 4 + 1), join (1)
-    run, chain = Run(), milestones_of(_net(problem))
-    raise_windows(chain, EXACT, run, Best(run).report)
-    assert max(chain.value(), *_all_bounds(problem).values()) == pytest.approx(8.0, rel=1e-4)
+    run = Run()
+    solve_decompose(problem, run)
+    assert max(run.bound or 0.0, *_all_bounds(problem).values()) == pytest.approx(8.0, rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -130,3 +133,15 @@ def test_alike_branches_of_unlike_memory_are_charged_the_least() -> None:
     optimum, _ = best_placement(tight)
     assert optimum is not None
     assert max(_all_bounds(tight).values()) <= optimum * (1 + 1e-9)
+
+
+def test_no_part_of_a_deep_model_stays_one_window() -> None:
+    """1,500 layers that all read one mask, so that no operator but the first and last is on every path."""
+    reads = {"mask": "", "l0": "mask"} | {f"l{k}": f"l{k - 1} mask" for k in range(1, 1_500)}
+    graph = graph_of(dict.fromkeys(reads, 1), reads)
+    problem = ow.Placement(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0),
+        costs=ow.Costs.from_table({operator.id: {"a": 1.0, "b": 1.0} for operator in graph.operators}),
+    )
+    assert max(len(block.window.inner) for block in milestones_of(_net(problem)).blocks()) <= 100

@@ -14,7 +14,6 @@ from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
-from opweave.solvers.placement.bounds.priced_block import RELAXED
 from opweave.solvers.placement.bounds.prices import PriceSearch
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import cheapest, islands_problem, small_problem, twin_problem
@@ -96,6 +95,16 @@ def test_a_window_may_have_no_plan_that_is_known() -> None:
     assert 34.0 < max(found) <= 36.0
 
 
+def test_the_first_bound_asks_for_no_time() -> None:
+    """Others may go on whenever a search asks; the cheapest bound does not wait for that."""
+    found: list[float] = []
+    priced_search(islands_problem(3, slow=5.0), 0.1).go_on(lambda: 0.0, found.append)
+    assert max(found) > 0.0
+    found.clear()
+    priced_search(islands_problem(3, slow=5.0), 0.1).go_on(lambda: 0.0, found.append, end=0.0)
+    assert not any(found[:1])
+
+
 def test_a_chain_without_any_plan_proves_nothing() -> None:
     found: list[float] = []
     priced_search(islands_problem(3, slow=None), 0.1).go_on(lambda: 1.0, found.append)
@@ -111,7 +120,7 @@ def test_what_is_known_at_huge_prices_proves_no_more_at_small_ones(seed: int) ->
             arrays = kind.block.window.fixed(a, b)
             for huge in np.tile(1e13 * rng.random((4, 1)), 3):
                 kind.reprice(huge)
-                kind.learn(a, b, RELAXED, cheapest(arrays, kind.bytes[:, None] * huge), np.zeros(3))
+                kind.learn(a, b, cheapest(arrays, kind.bytes[:, None] * huge), np.zeros(3))
                 kind.reprice(np.full(3, 0.1 * rng.random()))
                 assert kind.values[a, b] <= cheapest(arrays, kind.bytes[:, None] * kind.price) * (1 + 1e-9) + 1e-12
                 checked += 1

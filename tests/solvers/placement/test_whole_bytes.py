@@ -27,11 +27,11 @@ def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.i
     assert memory is not None
     price = np.zeros(len(memory.capacity)) + price
     search = PriceSearch(milestones_of(arrays, (2, 4)), arrays, memory, price)
-    search.go_on(lambda: 1.0, lambda _: None, 0.0)
+    search.go_on(lambda: 1.0, lambda _: None, lambda: 0.0)
     chain = search.chain
     chain.value(chain.evened(price), lambda: 1.0, lambda _: None)
     found: list[float] = []
-    WholeBytes(chain).raise_bound(chain.evened(price), ceiling, lambda: 1.0, found.append)
+    WholeBytes(chain).raise_bound(chain.evened(price), lambda: ceiling, lambda: 1.0, found.append)
     return max(found)
 
 

@@ -1,4 +1,4 @@
-"""Milestone bounds: the plan as a chain of windows, whose bounds by end devices are raised level by level.
+"""Milestone bounds: the plan as a chain of windows, whose bounds by end devices linear programs raise.
 
 The shortest path over the devices of the milestones, with the windows' bounds as lengths, is a bound of the makespan.
 """
@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.arrays import PlacementArrays, order_of_graph
 from opweave.solvers.placement.bounds.window_program import (
     Branches,
     Builder,
-    WindowProgram,
     branches_of,
     relaxed_bound,
     serial_length,
@@ -29,22 +28,11 @@ from opweave.solvers.placement.bounds.windows import (
     modules,
     windows_between,
 )
-from opweave.solvers.placement.module_intervals import shortest_alone, solve_intervals
-from opweave.solvers.placement.module_search import search_module
-from opweave.solvers.run import Run
-
-FIRST, RELAXED, EXACT = 0, 1, 2
-"""Levels of a window's bound: critical path and energetic; linear program; constraint programming."""
+from opweave.solvers.placement.module_search import LARGEST_SEARCHED, nodes_within, search_module
+from opweave.solvers.placement.plans import plan_of
 
 LARGEST_RELAXED, LARGEST_PRICED = 400, 120
 """Most operators of a window for its linear program, without and with a price of memory; equal branches count once."""
-
-LARGEST_EXACT = 130
-"""Most operators of a window for constraint programming."""
-
-LARGEST_SEARCHED = 12
-SEARCHED_NODES = 5_000
-"""Windows up to this size are searched first, which takes less time than starting an engine."""
 
 TIGHT = 1e-7
 """Relative gap to a plan's length below which a bound is not raised further."""
@@ -53,16 +41,28 @@ FAR_MORE = 1.1
 """Least ratio of enclosed work for which a chain of larger windows is tried."""
 
 
+def shortest_alone(arrays: PlacementArrays) -> float:
+    """Length of the shortest plan with all operators that can share a device on one; inf if there is none."""
+    order, best = order_of_graph(arrays), np.inf
+    for k in range(arrays.seconds.shape[1]):
+        # an end that is fixed to another device stays there
+        device = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
+        best = min(best, plan_of(arrays, order, device).makespan)
+    return best
+
+
 @dataclass(eq=False)
 class Block:
-    """A class of equal windows: one table of bounds and levels for the pairs of end devices. Shapes (K, K)."""
+    """A class of equal windows: one table of bounds and levels for the pairs of end devices. Shapes (K, K).
+
+    Bounds are the critical path and the energetic bound at first, then those of linear programs, then of a search.
+    """
 
     window: Window
     values: FloatArray = field(init=False)
     levels: IntArray = field(init=False)
     branches: Branches = field(init=False)
     size: int = field(init=False)
-    _ceilings: dict[tuple[int, int], float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.values = self.window.first_bounds()
@@ -70,56 +70,25 @@ class Block:
         self.branches = branches_of(self.window)
         self.size = int(self.branches.kept.sum())
 
-    def open(self, a: int, b: int, level: int) -> bool:
-        """Whether the pair could still be raised to a level."""
+    def open(self, a: int, b: int, *, exact: bool) -> bool:
+        """Whether the pair could still be raised by a linear program, or by a search."""
         inner = len(self.window.inner)
-        sized = inner <= LARGEST_EXACT if level == EXACT else self.size <= LARGEST_RELAXED
-        return inner > 0 and sized and self.levels[a, b] < level and bool(np.isfinite(self.values[a, b]))
+        sized = inner <= LARGEST_SEARCHED if exact else self.size <= LARGEST_RELAXED
+        return sized and inner > 0 and self.levels[a, b] < 1 + exact and bool(np.isfinite(self.values[a, b]))
 
-    def lift(self, a: int, b: int, level: int, time_limit: float, run: Run | None = None) -> None:
-        """Raise a pair to a level, within the time limit; a child process rests and ends with a run."""
-        self.learn(a, b, level, self.bound_of(a, b, level, time_limit, run))
-
-    def learn(self, a: int, b: int, level: int, value: float) -> None:
-        """Record a pair's bound of a level."""
-        cells = self.window.cells(a, b)
-        self.values[cells] = np.maximum(self.values[cells], value)
-        self.levels[cells] = level
-
-    def bound_of(self, a: int, b: int, level: int, time_limit: float, run: Run | None = None) -> float:
-        """A bound of a level for two end devices."""
-        known = float(self.values[a, b])
-        if level == EXACT:
-            return self._exact(self.window.fixed(a, b), known, time_limit, run)
-        ceiling = self.ceiling(a, b)
-        program = self.program(a, b, ceiling)
-        if program is None:
-            return ceiling
-        return relaxed_bound(program, time_limit)
-
-    def ceiling(self, a: int, b: int) -> float:
-        """Length of some plan of the window, in seconds, if there is a plan."""
-        if (a, b) not in self._ceilings:
-            arrays = self.window.fixed(a, b)
-            alone = shortest_alone(arrays)
-            self._ceilings[a, b] = max(alone if np.isfinite(alone) else serial_length(arrays), float(self.values[a, b]))
-        return self._ceilings[a, b]
-
-    def program(self, a: int, b: int, ceiling: float) -> WindowProgram | None:
-        """The window's program with its ends on two devices; None when no plan is shorter than the ceiling."""
-        builder = Builder(self.window, self.branches, a, b, float(self.values[a, b]), ceiling)
-        return builder.build() if builder.possible else None
-
-    def _exact(self, arrays: PlacementArrays, known: float, time_limit: float, run: Run | None) -> float:
-        """The bound that a search proves; the known bound when a plan of that length exists."""
+    def lift(self, a: int, b: int, time_limit: float, *, exact: bool) -> None:
+        """Raise a pair by a linear program, or by a search, within some seconds."""
+        arrays, cells, known = self.window.fixed(a, b), self.window.cells(a, b), float(self.values[a, b])
         alone = shortest_alone(arrays)
-        if known >= alone * (1.0 - TIGHT):
-            return known
-        if len(self.window.inner) <= LARGEST_SEARCHED:
-            found = search_module(arrays, alone, known, SEARCHED_NODES)
-            if found.proved:
-                return found.makespan
-        return solve_intervals(arrays, alone, known, time_limit, run).bound
+        value = ceiling = max(alone if np.isfinite(alone) else serial_length(arrays), known)
+        builder = Builder(self.window, self.branches, a, b, known, ceiling)
+        if exact:
+            found = search_module(arrays, ceiling, known, nodes_within(time_limit, len(arrays.seconds)))
+            value = min(ceiling, found.makespan) if found.proved else found.bound
+        elif builder.possible:
+            value = relaxed_bound(builder.build(), time_limit)
+        self.values[cells] = np.maximum(self.values[cells], value)
+        self.levels[cells] = 1 + exact
 
 
 Pair = tuple[Block, int, int]
@@ -247,9 +216,9 @@ class Milestones:
                 found[pair] += times
         return [pair for pair, _ in found.most_common()]
 
-    def open_pairs(self, level: int) -> list[Pair]:
-        """Those of :meth:`pairs` that a level could raise."""
-        return [(block, a, b) for block, a, b in self.pairs() if block.open(a, b, level)]
+    def open_pairs(self, *, exact: bool) -> list[Pair]:
+        """Those of :meth:`pairs` that linear programs, or searches, could raise."""
+        return [(block, a, b) for block, a, b in self.pairs() if block.open(a, b, exact=exact)]
 
 
 def milestones_of(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZES) -> Milestones:
@@ -287,7 +256,9 @@ def _module(window: Window, blocks: dict[bytes, Block], sizes: Sequence[int]) ->
         if key not in blocks:
             blocks[key] = Block(part)
         chosen.append(blocks[key])
-    whole = window.first_bounds() if len(inner) else chosen[0].values.copy()
+    whole = np.zeros_like(chosen[0].values) if len(inner) else chosen[0].values.copy()
+    if len(inner) and len(window.operators) <= LARGEST_RELAXED:
+        whole = window.first_bounds()
     return Module(window.arrays.seconds[inner], chosen, whole, inner, own)
 
 

@@ -17,8 +17,15 @@ the successors w of u in the cluster or equal to v. An operator u joins the clus
 
 The cluster cannot fit when the preemptive one-machine value of its jobs, with heads head[., k] and tails q, is above t.
 
+With ports, what the cluster receives must fit, too: an operator u that cannot end on k in time, head[u,k] + p[u,k] +
+rest(w) > t, runs elsewhere, and device k receives its data, one tensor after the other. These transfers are jobs of a
+second machine, with the least end of u elsewhere as head, the least time from any device, and tail rest(w). In a block
+in which every layer reads all earlier ones, the last layers change the device only together with all these tensors.
+
 Proof: w starts on k at t - rest(w) or earlier, so the data of u has to be on k by then, and u on another device
-delivers it too late. The one-machine value is at most the end of any order of the jobs. A cluster that is cut short is
+delivers it too late. The one-machine value is at most the end of any order of the jobs. Under ``one_port_tensor`` a
+transfer counts once for all readers on k, of which it serves the earliest. Backwards, it is one that goes to the reader
+elsewhere that needs it first. A cluster that is cut short is
 a valid cluster, because the membership of an operator depends only on operators that joined before.
 
 Source: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for heterogeneous computing"
@@ -35,7 +42,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import PlacementArrays, order_of_graph, reversed_net
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, order_of_graph, reversed_net
 
 HALVINGS = 12
 """Bisections of a head. The refuted end is kept, so that fewer give a lower head, never a false one."""
@@ -83,30 +90,70 @@ def heads_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
     heads = np.zeros(arrays.seconds.shape)
     away = np.zeros((len(arrays.source), arrays.seconds.shape[1]))
     gone = np.zeros(heads.shape)
-    raise_heads(arrays, order, heads, away, gone, empty_cluster(len(heads)))
+    raise_heads(arrays, order, heads, away, gone, empty_cluster(arrays))
     return heads
 
 
 class Scratch(NamedTuple):
     """Space for one cluster: its operators, and for every operator the test that reached it, its q and membership.
 
-    ``heads``, ``left`` and ``tails`` hold the jobs of a one-machine problem, by head.
+    ``heads``, ``left`` and ``tails`` hold the jobs of a one-machine problem, by head. ``begins``, ``lasts`` and ``due``
+    are those of the transfers, ``sent`` the test that found each tensor or flow, and ``place`` its job.
     """
 
     members: IntArray
     reached: IntArray
     joined: IntArray
     after: FloatArray
+    sent: IntArray
+    place: IntArray
+    begins: FloatArray
+    lasts: FloatArray
+    due: FloatArray
     heads: FloatArray
     left: FloatArray
     tails: FloatArray
 
 
-def empty_cluster(count: int) -> Scratch:
-    """Space for the clusters of a problem with so many operators."""
+def empty_cluster(arrays: PlacementArrays) -> Scratch:
+    """Space for the clusters of a problem."""
+    count, sent = len(arrays.seconds), max(len(arrays.source), arrays.tensors)
     largest = LARGEST if count <= LARGE else SMALLEST_CLUSTER
     members, after = np.zeros(largest, dtype=np.int64), np.zeros(count)
-    return Scratch(members, np.full(count, -1), np.full(count, -1), after, *np.zeros((3, largest)))
+    reached, joined, found, place = np.full(count, -1), np.full(count, -1), np.full(sent, -1), np.zeros(sent, np.int64)
+    return Scratch(members, reached, joined, after, found, place, *np.zeros((6, largest)))
+
+
+@helper
+def insert(cluster: Scratch, i: int, head: float, left: float, tail: float) -> None:
+    """Job i of a one-machine problem, in its place by head."""
+    j = i
+    while j > 0 and cluster.heads[j - 1] > head:
+        cluster.heads[j], cluster.left[j] = cluster.heads[j - 1], cluster.left[j - 1]
+        cluster.tails[j] = cluster.tails[j - 1]
+        j -= 1
+    cluster.heads[j], cluster.left[j], cluster.tails[j] = head, left, tail
+
+
+@helper
+def receive(
+    arrays: PlacementArrays, cluster: Scratch, f: int, k: int, begin: float, due: float, test: int, jobs: int
+) -> int:
+    """Add a flow to the transfers that device k receives, and return their number."""
+    name = arrays.tensor[f] if arrays.model == PORT_TENSOR else f
+    if cluster.sent[name] == test:
+        i = cluster.place[name]
+        cluster.begins[i], cluster.due[i] = max(cluster.begins[i], begin), max(cluster.due[i], due)
+        return jobs
+    if jobs == len(cluster.begins):
+        return jobs
+    least = np.inf
+    for a in range(arrays.seconds.shape[1]):
+        if a != k and arrays.seconds[arrays.source[f], a] < np.inf:
+            least = min(least, arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k])
+    cluster.sent[name], cluster.place[name] = test, jobs
+    cluster.begins[jobs], cluster.lasts[jobs], cluster.due[jobs] = begin, least, due
+    return jobs + 1
 
 
 @helper
@@ -152,7 +199,7 @@ def cluster_value(
     seconds, before_start, before = arrays.seconds, arrays.before_start, arrays.before
     in_start, incoming, source = arrays.in_start, arrays.incoming, arrays.source
     members, reached, joined, after = cluster.members, cluster.reached, cluster.joined, cluster.after
-    v, size, best, pending = order[at], 0, 0.0, 1
+    v, size, best, pending, jobs = order[at], 0, 0.0, 1, 0
     reached[v], joined[v], after[v] = test, test, 0.0
     while pending > 0 and size < len(members):
         w = order[at]
@@ -179,19 +226,22 @@ def cluster_value(
             if joined[u] != test and away[incoming[i], k] + rest > t:
                 joined[u] = test
                 pending += 1
-    if size < 2 or best == np.inf:
+            if arrays.model != DELAY and heads[u, k] + seconds[u, k] + rest > t:
+                jobs = receive(arrays, cluster, incoming[i], k, gone[u, k], rest, test, jobs)
+    if best == np.inf:
         return best
     for i in range(size):  # members were found with the last first
-        w, j = members[size - 1 - i], i
-        while j > 0 and cluster.heads[j - 1] > heads[w, k]:
-            cluster.heads[j], cluster.left[j], cluster.tails[j] = (
-                cluster.heads[j - 1],
-                cluster.left[j - 1],
-                cluster.tails[j - 1],
-            )
-            j -= 1
-        cluster.heads[j], cluster.left[j], cluster.tails[j] = heads[w, k], seconds[w, k], after[w]
-    return max(best, preemptive_value(cluster, size))
+        w = members[size - 1 - i]
+        insert(cluster, i, heads[w, k], seconds[w, k], after[w])
+    if size > 1:
+        best = max(best, preemptive_value(cluster, size))
+    for i in range(jobs):
+        if cluster.begins[i] + cluster.lasts[i] == np.inf:
+            return np.inf
+        insert(cluster, i, cluster.begins[i], cluster.lasts[i], cluster.due[i])
+    if jobs > 1:
+        best = max(best, preemptive_value(cluster, jobs))
+    return best
 
 
 @helper

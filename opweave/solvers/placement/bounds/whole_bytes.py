@@ -4,23 +4,18 @@ At prices of memory, a path that runs everything on one device may cost as littl
 mean of several such paths fits. Here every path has to fit by itself, so it pays for its changes.
 
 A *label* is the beginning of a path: the device of a milestone, the least seconds until then, the same with bytes at
-their prices, and the bytes that devices hold for sure. A window between two devices is passed in one of its *ways*:
+their prices, and the bytes that sets of devices hold for sure: those of operators that can run in the set only. A
+window between two devices is passed in one of its *ways* (:mod:`.ways`). Its bound holds for all of them, and so does
+the priced bound, which is at least the seconds plus the least price of all bytes, each where its operator may run.
 
-* one for every choice of devices for its largest operators: they hold their bytes there, and the window takes at least
-  its longest path with these operators fixed.
-* where both ends are on one device, and these operators, too, the others follow in some order: some of them run there
-  and hold their bytes there, then one runs elsewhere, so the window takes at least its head, run time and tail there.
-  Or all of them stay.
-
-The window's bound holds for all of them, and the priced bound, which is at least the seconds plus the least price of
-all bytes, those on fixed devices at the price there.
-
-Proof: every plan passes every window in one of these ways, whatever operators are fixed. So each plan
-that fits has labels whose seconds are at most its own and whose bytes are at most what its devices hold; a parameter
-counts once on every device that uses it. A label that holds more than a device has memory begins no plan. From any
-label, the shortest path over the remaining windows, with prices (minus the price of all memory) and without, bounds
-what follows. The least such sum over the labels of one milestone bounds all plans, also with labels that are set aside
-at their sum when there are too many. Labels with the same device and bytes become one with the least of their numbers.
+Proof: every plan below the ceiling passes every window in one of its ways. So each plan that fits has labels whose
+seconds are at most its own and whose bytes are at most what its devices hold; a parameter counts once on every device
+that uses it. A label that holds more than a set of devices has memory begins no plan. From any label, the shortest path
+over the remaining windows, with prices (minus the price of all memory) and without, bounds what follows. Without
+prices, it visits some devices on which the bytes that are left can lie: a set with less room is left by a milestone
+elsewhere, or by an operator with bytes in a window. The least such sum over the labels of one milestone bounds all
+plans, also with labels that are set aside at their sum when there are too many. Labels with the same device and bytes
+become one with the least of their numbers.
 
 Source: Handler and Zang, "A dual algorithm for the constrained shortest path problem".
 """
@@ -28,43 +23,42 @@ Source: Handler and Zang, "A dual algorithm for the constrained shortest path pr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from itertools import product
+import sys
+from collections.abc import Callable, Sequence
+from itertools import combinations, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.placement.arrays import PlacementArrays, order_of_graph
-from opweave.solvers.placement.bounds.critical_path import longest, reach_of
+from opweave.solvers.placement.bounds.ways import Ways, WindowWays, lengths_of
 from opweave.solvers.rounding import SUMMATION
 
 if TYPE_CHECKING:
     from opweave.solvers.placement.bounds.priced_block import PricedBlock
     from opweave.solvers.placement.bounds.prices import Chain
 
-MOST_LABELS = 100, 1_000, 10_000
-"""Most labels of a milestone, of one try after the other; the others are set aside."""
+TRIES = (100, 0), (1_000, 1), (1_000, 16), (2_000, 64), (10_000, 64)
+"""Most labels of a milestone, the others are set aside, and most choices of devices for the largest operators of a
+window between two devices, of one try after the other. The first one does without cuts of ports."""
 
 MOST_SHARED = 16
 """Most parameters of several operators that count once on every device; others are divided among their users."""
 
-MOST_WAYS = 64
-"""Most choices of devices for the largest operators of a window between two devices."""
+MOST_SUBSETS = 6
+"""Most devices of which all sets are watched; of more, single devices and pairs."""
 
+MOST_JOINED = 200_000
+"""Most pairs of a label and a way after it."""
 
-class Way(NamedTuple):
-    """One way to pass a window: its least seconds, and operators (positions in the window) with their devices."""
-
-    seconds: float
-    operators: IntArray
-    device: IntArray
+COMPARED = 30
+"""Labels and ways that others are compared with, to drop those that are no better in any respect."""
 
 
 class Labels(NamedTuple):
-    """Labels of one milestone: device, seconds, seconds with priced bytes, bytes held, and shared parameters held.
+    """Labels of one milestone: device, seconds, seconds with priced bytes, bytes in sets, shared parameters held.
 
-    Shapes (labels,) three times, (labels, devices), (labels, parameters, devices).
+    Shapes (labels,) three times, (labels, sets), (labels, parameters, devices).
     """
 
     device: IntArray
@@ -75,9 +69,7 @@ class Labels(NamedTuple):
 
     def take(self, chosen: IntArray | BoolArray) -> Labels:
         """Some of the labels."""
-        return Labels(
-            self.device[chosen], self.seconds[chosen], self.priced[chosen], self.used[chosen], self.held[chosen]
-        )
+        return Labels._make(column[chosen] for column in self)
 
 
 class WholeBytes:
@@ -98,50 +90,98 @@ class WholeBytes:
         self.uses = np.zeros((len(arrays.seconds), len(self.shared)), dtype=np.bool_)
         for number, p in enumerate(self.shared):
             self.uses[users[arrays.parameters == p], number] = True
-        self._known: dict[tuple[PricedBlock, int, int, float], list[Way]] = {}
+        limited = np.flatnonzero(chain.limited).tolist()
+        sizes = range(1, 1 + (len(limited) if len(limited) <= MOST_SUBSETS else 2))
+        chosen = [each for size in sizes for each in combinations(limited, size)]
+        self.sets = np.zeros((len(chosen), self.devices), dtype=np.bool_)
+        for number, each in enumerate(chosen):
+            self.sets[number, each] = True
+        self.room = np.asarray([int(arrays.capacity[list(each)].sum()) for each in chosen], dtype=np.int64)
+        self.ways = {kind: WindowWays(kind.block, kind.bytes) for kind in chain.kinds}
 
     def raise_bound(
-        self, price: FloatArray, ceiling: float, seconds: Callable[[], float], report: Callable[[float], None]
+        self,
+        price: FloatArray,
+        ceiling: Callable[[], float],
+        seconds: Callable[[], float],
+        report: Callable[[float], None],
+        tries: Sequence[tuple[int, int]] = TRIES,
     ) -> None:
-        """Report bounds, at most ``ceiling``; the prices are those at which the windows' bounds are."""
-        for most in MOST_LABELS:
-            bound, complete = self._bound(price, ceiling, most, seconds)
+        """Report bounds at some prices, at most ``ceiling``, which may fall meanwhile."""
+        self.chain.reprice(price)
+        for most, choices in tries:
+            for ways in self.ways.values() if choices else ():
+                if seconds() > 0.0:
+                    ways.cut()
+            bound, complete = self._bound(price, ceiling(), (most, choices), seconds)
             report(bound)
             if complete or seconds() <= 0.0:
                 break
 
-    def _bound(self, price: FloatArray, ceiling: float, most: int, seconds: Callable[[], float]) -> tuple[float, bool]:
-        """A bound with some number of labels, and whether more of them are of no use."""
+    def _bound(
+        self, price: FloatArray, ceiling: float, most: tuple[int, int], seconds: Callable[[], float]
+    ) -> tuple[float, bool]:
+        """A bound with some number of labels and choices, and whether more of them are of no use."""
         chain = self.chain
         own, plain = chain.own_costs(price), self.arrays.seconds[chain.milestones]
         rest_priced = self._rest([kind.values for kind in chain.blocks], own)
-        rest = self._rest([kind.block.values for kind in chain.blocks], plain)
-        cost = np.where(np.isfinite(self.arrays.seconds), chain.memory.bytes[:, None] * price, np.inf)[chain.outside]
-        outside, room = float(cost.min(axis=1).sum()), float(chain.capacity @ price)
-        held = np.zeros((1, len(self.shared), self.devices), dtype=np.bool_)
-        used = np.zeros((1, self.devices), dtype=np.int64)
-        labels = Labels(np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, outside), used, held)
-        least, aside = 0.0, ceiling
-        for position in range(len(chain.blocks)):
-            labels = self._passed(labels, position, price, ceiling)
-            if position < len(chain.milestones):
-                v, device = int(chain.milestones[position]), labels.device
-                labels = labels._replace(
-                    seconds=labels.seconds + plain[position, device], priced=labels.priced + own[position, device]
-                )
-                labels = self._hold(labels, v, device)
-            total = (labels.priced + rest_priced[position][labels.device]) * (1.0 - SUMMATION)
-            sums = np.maximum(total - room * (1.0 + SUMMATION), labels.seconds + rest[position][labels.device])
-            good = (labels.used <= self.arrays.capacity).all(axis=1) & (sums < aside)
-            labels, sums = self._merged(labels.take(good), sums[good])
-            if len(sums) > most:
-                order = np.argpartition(sums, most)
-                aside = min(aside, float(sums[order[most:]].min()))
-                labels, sums = labels.take(order[:most]), sums[order[:most]]
-            least = max(least, min(aside, float(sums.min(initial=math.inf))))
-            if not len(sums) or seconds() <= 0.0:
+        tables = [kind.block.values for kind in chain.blocks]
+        rest, room = self._rest(tables, plain), float(chain.capacity @ price)
+        slack = self._slack(tables, plain, rest, ceiling)
+        visits, left = self._visits(plain), self._bytes_left()
+        labels = self._first(price, ceiling)
+        least, aside, ahead = 0.0, ceiling, None
+        for position, kind in enumerate(chain.blocks):
+            if seconds() <= 0.0:
                 break
-        return least, aside >= ceiling or least < aside
+            if kind.bytes.any():
+                labels = self._passed(_moved(labels, ahead), position, price, slack[kind], most[1], seconds)
+                ahead = None
+            else:
+                table = np.stack([kind.block.values, kind.values])
+                ahead = table if ahead is None else _composed(ahead, table)
+            if position < len(plain):
+                v, times = int(chain.milestones[position]), np.stack([plain[position], own[position]])
+                if ahead is not None and not chain.memory.bytes[v] and position + 1 < len(chain.blocks):
+                    ahead += times[:, None, :]
+                    continue
+                labels, ahead = _moved(labels, ahead), None
+                seconds_, priced = times[:, labels.device]
+                labels = labels._replace(seconds=labels.seconds + seconds_, priced=labels.priced + priced)
+                labels = self._hold(labels, v, labels.device)
+            labels, ahead = _moved(labels, ahead), None
+            total = (labels.priced + rest_priced[position][labels.device]) * (1.0 - SUMMATION)
+            follows = rest[position][labels.device]
+            if visits:
+                follows = np.where(self._fits(labels, left[position]), visits[position][labels.device], np.inf).min(
+                    axis=1
+                )
+            alone = (labels.seconds + follows) * (1.0 - SUMMATION)
+            sums = np.maximum(total - room * (1.0 + SUMMATION), alone)
+            good = (labels.used <= self.room).all(axis=1) & (sums < aside)
+            labels, sums = self._merged(labels.take(good), sums[good])
+            if len(sums) > most[0]:
+                aside = min(aside, float(sums[most[0]]))
+                labels, sums = labels.take(np.arange(most[0])), sums[: most[0]]
+            least = max(least, min(aside, float(sums.min(initial=math.inf))))
+            if not len(sums):
+                break
+        return least, least >= ceiling or (least < aside and most[1] == TRIES[-1][1])
+
+    def _first(self, price: FloatArray, ceiling: float) -> Labels:
+        """The label of the beginning: operators outside the windows hold their bytes where they may run."""
+        outside = self.chain.outside
+        used = np.zeros((1, len(self.sets)), dtype=np.int64)
+        cost = np.where(np.isfinite(self.arrays.seconds), self.chain.memory.bytes[:, None] * price, np.inf)[outside]
+        if len(outside) and math.isfinite(ceiling):
+            length = lengths_of(self.arrays)[outside]
+            used[0] = self.own[outside] @ self._within(length < ceiling)
+        held = np.zeros((1, len(self.shared), self.devices), dtype=np.bool_)
+        return Labels(np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, cost.min(axis=1).sum()), used, held)
+
+    def _within(self, allowed: BoolArray) -> IntArray:
+        """Whether operators can run in every set only. Shape (..., operators, sets)."""
+        return np.asarray((allowed.astype(np.int64) @ (~self.sets).T.astype(np.int64)) == 0, dtype=np.int64)
 
     def _rest(self, tables: list[FloatArray], own: FloatArray) -> list[FloatArray]:
         """The shortest paths from the end of every window to that of the plan, by device."""
@@ -151,98 +191,142 @@ class WholeBytes:
             found.append(follows.min(axis=1))
         return found[::-1]
 
-    def _passed(self, labels: Labels, position: int, price: FloatArray, ceiling: float) -> Labels:
-        """The labels after a window."""
-        kind, members = self.chain.blocks[position], self.chain.members[position]
-        window, found = kind.block.window, list[Labels]()
-        cost = np.where(np.isfinite(window.arrays.seconds), kind.bytes[:, None] * price, np.inf)
-        least = cost.min(axis=1)
-        for a in range(self.devices) if window.entry else (0,):
-            here = labels.take(labels.device == a)
-            for b in range(self.devices) if window.exit else (0,):
-                if not len(here.device) or not math.isfinite(kind.block.values[a, b]):
-                    continue
-                for way in self._ways(kind, a, b, ceiling):
-                    seconds = max(way.seconds, float(kind.block.values[a, b]))
-                    dearer = float((cost[way.operators, way.device] - least[way.operators]).sum())
-                    priced = max(float(kind.values[a, b]), seconds + float(least.sum()) + dearer)
-                    passed = self._after(here, b, seconds, priced)
-                    for v, k in zip(way.operators.tolist(), way.device.tolist(), strict=True):
-                        passed = self._hold(passed, int(members[v]), np.full(len(here.device), k))
-                    found.append(passed)
-        return (
-            Labels(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
-            if found
-            else labels.take(np.zeros(0, dtype=np.int64))
-        )
+    def _bytes_left(self) -> list[int]:
+        """Bytes of the operators after every milestone."""
+        chain, found = self.chain, [0]
+        for position in range(len(chain.blocks) - 1, 0, -1):
+            inside = int(self.own[chain.members[position]][chain.blocks[position].bytes > 0.0].sum())
+            ends = int(self.own[chain.milestones[position]]) if position < len(chain.milestones) else 0
+            found.append(found[-1] + inside + ends)
+        return found[::-1]
 
-    def _after(self, labels: Labels, device: int, seconds: float, priced: float) -> Labels:
-        return labels._replace(
-            device=np.full(len(labels.device), device), seconds=labels.seconds + seconds, priced=labels.priced + priced
+    def _fits(self, labels: Labels, left: int) -> BoolArray:
+        """Whether the bytes left may lie on every set of devices, numbered by its bits. Shape (labels, sets)."""
+        fits = np.ones((len(labels.device), 1 << self.devices), dtype=np.bool_)
+        fits[:, 0] = left <= 0
+        fits[:, self.sets @ (1 << np.arange(self.devices))] = labels.used + left <= self.room
+        return fits
+
+    def _visits(self, own: FloatArray) -> list[FloatArray]:
+        """Shortest paths from every milestone that use all of a set of devices; empty if there are too many devices.
+
+        A device is used by a milestone, or by an operator with bytes in a window. Shape (devices, sets) each.
+        """
+        chain, devices = self.chain, self.devices
+        if devices > MOST_SUBSETS:
+            return []
+        needs, after = np.arange(1 << devices), np.full((devices, 1 << devices), np.inf)
+        after[:, 0] = 0.0
+        found, uses = [after], {kind: self._uses(kind) for kind in chain.kinds}
+        for position in range(len(chain.blocks) - 1, 0, -1):
+            if position < len(own):
+                there = needs & ~(1 << np.arange(devices))[:, None]
+                after = own[position][:, None] + np.take_along_axis(after, there, axis=1)
+            before = np.full(after.shape, np.inf)
+            for inside, table in uses[chain.blocks[position]].items():
+                follows = after[:, needs & ~inside]
+                before = np.minimum(before, (table[:, :, None] + follows).min(axis=1))
+            after = before
+            found.append(after)
+        return found[::-1]
+
+    def _uses(self, kind: PricedBlock) -> dict[int, FloatArray]:
+        """The least lengths of a window in which operators with bytes use all of a set of devices, by its bits."""
+        window, heavy = kind.block.window, kind.bytes > 0.0
+        single = np.repeat(kind.block.values[None], self.devices, axis=0)
+        if heavy.any():
+            for a, b in kind.pairs():
+                cells = (slice(None), *window.cells(a, b))
+                length = self.ways[kind].length(a, b)[heavy].min(axis=0)
+                single[cells] = np.maximum(single[cells], length[:, None, None])
+        found = {0: kind.block.values}
+        for k in range(self.devices) if heavy.any() else ():
+            found |= {inside | 1 << k: np.maximum(table, single[k]) for inside, table in found.items()}
+        return found
+
+    def _slack(
+        self, tables: list[FloatArray], own: FloatArray, rest: list[FloatArray], ceiling: float
+    ) -> dict[PricedBlock, FloatArray]:
+        """Seconds that windows between devices may take in a plan below the ceiling. Shape (devices, devices) each."""
+        found: dict[PricedBlock, FloatArray] = {}
+        before = np.zeros(self.devices)
+        for position, (kind, table) in enumerate(zip(self.chain.blocks, tables, strict=True)):
+            after = rest[position] + (own[position] if position < len(own) else 0.0)
+            spent = before[:, None] + after
+            left = np.where(np.isfinite(spent), ceiling - np.minimum(spent, sys.float_info.max), -np.inf)
+            found[kind] = np.maximum(found.get(kind, -np.inf), left)
+            before = (before[:, None] + table).min(axis=0) + (own[position] if position < len(own) else 0.0)
+        return found
+
+    def _passed(
+        self,
+        labels: Labels,
+        position: int,
+        price: FloatArray,
+        slack: FloatArray,
+        choices: int,
+        seconds: Callable[[], float],
+    ) -> Labels:
+        """The labels after a window; where there are many, its ways without choices have to do."""
+        kind, window = self.chain.blocks[position], self.chain.blocks[position].block.window
+        found = [labels.take(np.zeros(0, dtype=np.int64))]
+        for a, b in product(
+            range(self.devices) if window.entry else (0,), range(self.devices) if window.exit else (0,)
+        ):
+            here = labels.take(labels.device == a)
+            if not len(here.device) or not kind.block.values[a, b] < slack[a, b]:
+                continue
+            for most in (choices, 0):
+                each = self._passing(position, price, a, b, self.ways[kind].within(a, b, slack, most, seconds))
+                if len(here.device) * len(each.device) <= MOST_JOINED:
+                    break
+            found.append(self._joined(here, each))
+        return Labels(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+
+    def _passing(self, position: int, price: FloatArray, a: int, b: int, ways: Ways) -> Labels:
+        """The ways of a window between two devices as labels of what they add."""
+        kind, members = self.chain.blocks[position], self.chain.members[position]
+        usable, heavy = np.isfinite(kind.block.window.arrays.seconds), kind.bytes > 0.0
+        time = np.maximum(ways.seconds, kind.block.values[a, b])
+        least = np.where(ways.allowed & usable, kind.bytes[:, None] * price, np.inf).min(axis=2).sum(axis=1)
+        sole = ways.allowed & (ways.allowed.sum(axis=2) == 1)[:, :, None]
+        each = Labels(
+            np.full(len(time), b),
+            time,
+            np.maximum(kind.values[a, b], time + least),
+            np.where(heavy, self.own[members], 0) @ self._within(ways.allowed),
+            np.einsum("vp,wvk->wpk", self.uses[members] & heavy[:, None], sole),
         )
+        return each.take(_undominated(each))
+
+    def _joined(self, labels: Labels, ways: Labels) -> Labels:
+        """Every label with every way after it."""
+        first, then = np.divmod(np.arange(len(labels.device) * len(ways.device)), len(ways.device))
+        used = labels.used[first] + ways.used[then]
+        good = np.flatnonzero((used <= self.room).all(axis=1))
+        first, then = first[good], then[good]
+        joined = Labels(
+            ways.device[then],
+            labels.seconds[first] + ways.seconds[then],
+            labels.priced[first] + ways.priced[then],
+            used[good],
+            labels.held[first],
+        )
+        return self._holding(joined, ways.held[then])
+
+    def _holding(self, labels: Labels, held: BoolArray) -> Labels:
+        """The labels with shared parameters on some devices, where they count once."""
+        new = held & ~labels.held
+        if not new.any():
+            return labels
+        more = np.einsum("lpk,p->lk", new, self.arrays.parameter_bytes[self.shared])
+        return labels._replace(used=labels.used + more @ self.sets.T, held=labels.held | held)
 
     def _hold(self, labels: Labels, v: int, device: IntArray) -> Labels:
         """The labels with the bytes of an operator on one device each; shared parameters count once there."""
-        rows, used, held = np.arange(len(device)), labels.used.copy(), labels.held
-        used[rows, device] += self.own[v]
-        if self.uses[v].any():
-            held = held.copy()
-            for number in np.flatnonzero(self.uses[v]):
-                used[rows, device] += np.where(
-                    held[rows, number, device], 0, self.arrays.parameter_bytes[self.shared[number]]
-                )
-                held[rows, number, device] = True
-        return labels._replace(used=used, held=held)
-
-    def _ways(self, kind: PricedBlock, a: int, b: int, ceiling: float) -> list[Way]:
-        """The ways of a window between two devices that take less than ``ceiling``."""
-        window, key = kind.block.window, (kind, a, b, ceiling)
-        if key not in self._known:
-            arrays = window.fixed(a, b)
-            ways = self._chosen(arrays, kind.bytes, ceiling)
-            home = a if a == b or not window.exit else b if not window.entry else None
-            apart = [way for way in ways if (way.device != home).any()]
-            for way in ways:
-                if home is not None and (way.device == home).all():
-                    apart += self._inside(way, arrays, kind.bytes, home)
-            ways = ways if home is None else [way for way in apart if way.seconds < ceiling]
-            self._known[key] = ways
-        return self._known[key]
-
-    def _chosen(self, arrays: PlacementArrays, bytes_: FloatArray, ceiling: float) -> list[Way]:
-        """A way for every choice of devices for the operators with most bytes, as many as there may be ways."""
-        order, none = order_of_graph(arrays), np.zeros(0, dtype=np.int64)
-        ways = [Way(0.0, none, none)]
-        for v in np.argsort(-bytes_, kind="stable")[: int((bytes_ > 0.0).sum())].tolist():
-            if len(ways) * self.devices > MOST_WAYS:
-                break
-            longer = list[Way]()
-            for way, k in product(ways, np.flatnonzero(np.isfinite(arrays.seconds[v])).tolist()):
-                operators, device = np.append(way.operators, v), np.append(way.device, k)
-                seconds = np.full((len(operators), self.devices), np.inf)
-                seconds[np.arange(len(operators)), device] = arrays.seconds[operators, device]
-                fixed = arrays._replace(seconds=arrays.seconds.copy())
-                fixed.seconds[operators] = seconds
-                length = max(way.seconds, longest(fixed, reach_of(fixed, order)))
-                if length < ceiling:
-                    longer.append(Way(length, operators, device))
-            ways = longer
-        return ways
-
-    def _inside(self, way: Way, arrays: PlacementArrays, bytes_: FloatArray, home: int) -> list[Way]:
-        """The ways in which all operators of a way and some of the others are at home, or all of them."""
-        reach, found, least = reach_of(arrays), list[Way](), math.inf
-        length = reach.heads + arrays.seconds + reach.tails
-        length[:, home] = np.inf
-        away = np.maximum(length.min(axis=1), way.seconds)
-        for v in np.argsort(-bytes_, kind="stable")[: int((bytes_ > 0.0).sum())].tolist():
-            if v in way.operators:
-                continue
-            if away[v] < least:  # others take as long and hold more
-                least = float(away[v])
-                found.append(way._replace(seconds=least))
-            way = Way(way.seconds, np.append(way.operators, v), np.append(way.device, home))
-        return [*found, way]
+        there = np.eye(self.devices, dtype=np.bool_)[device]
+        labels = labels._replace(used=labels.used + self.own[v] * self.sets.T[device])
+        return self._holding(labels, self.uses[v][None, :, None] & there[:, None, :])
 
     def _merged(self, labels: Labels, sums: FloatArray) -> tuple[Labels, FloatArray]:
         """Labels with equal devices and bytes as one."""
@@ -263,4 +347,36 @@ class WholeBytes:
             np.minimum.reduceat(labels.used[order], at, axis=0),
             np.logical_or.reduceat(labels.held[order], at, axis=0),
         )
-        return merged, np.minimum.reduceat(sums[order], at)
+        best = np.argsort(np.minimum.reduceat(sums[order], at), kind="stable")
+        merged, sums = merged.take(best), np.minimum.reduceat(sums[order], at)[best]
+        good = _undominated(merged)
+        return merged.take(good), sums[good]
+
+
+def _composed(first: FloatArray, then: FloatArray) -> FloatArray:
+    """Least sums of two tables, one after the other, seconds and priced seconds apart. Shape (2, devices, devices)."""
+    return np.asarray((first[:, :, :, None] + then[:, None, :, :]).min(axis=2))
+
+
+def _moved(labels: Labels, table: FloatArray | None) -> Labels:
+    """The labels after windows without bytes, from device to device. Shape of the table (2, devices, devices)."""
+    if table is None:
+        return labels
+    label, device = np.nonzero(np.isfinite(table[0, labels.device]))
+    seconds, priced = table[:, labels.device[label], device]
+    moved = labels.take(label)
+    return moved._replace(device=device, seconds=moved.seconds + seconds, priced=moved.priced + priced)
+
+
+def _undominated(labels: Labels) -> BoolArray:
+    """Whether labels are better than each of the first ones in some respect; later ones are dropped."""
+    count = len(labels.device)
+    good, columns = np.ones(count, dtype=np.bool_), np.column_stack([labels.seconds, labels.priced])
+    for first in range(min(COMPARED, count)):
+        if good[first]:
+            worse = (labels.device == labels.device[first]) & (columns >= columns[first]).all(axis=1)
+            worse &= (labels.used >= labels.used[first]).all(axis=1)
+            worse &= (labels.held == labels.held[first]).all(axis=(1, 2))
+            worse[first] = False
+            good &= ~worse
+    return good

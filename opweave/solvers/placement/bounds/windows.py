@@ -15,7 +15,7 @@ read after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -48,6 +48,8 @@ class Window:
     flows: IntArray
     entry: bool
     exit: bool
+    _heads: dict[int, FloatArray] = field(default_factory=dict, init=False)
+    _tails: dict[int, FloatArray] = field(default_factory=dict, init=False)
 
     @property
     def inner(self) -> IntArray:
@@ -85,24 +87,27 @@ class Window:
             if exists and device is not None:
                 times[end, np.arange(times.shape[1]) != device] = np.inf
 
+    def reach(self, a: int, b: int) -> Reach:
+        """Heads and tails with the ends on two devices.
+
+        What comes before an operator does not depend on the exit, nor what follows it on the entry.
+        """
+        if a not in self._heads:
+            self._heads[a] = heads_of(self.fixed(a, None), order_of_graph(self.arrays))
+        if b not in self._tails:
+            self._tails[b] = tails_of(self.fixed(None, b), order_of_graph(self.arrays))
+        reach = Reach(self._heads[a].copy(), self._tails[b].copy())
+        self._fix(reach.heads, a, b)
+        self._fix(reach.tails, a, b)
+        return reach
+
     def first_bounds(self) -> FloatArray:
         """Critical path and energetic bound for every pair of end devices; inf for impossible pairs. Shape (K, K)."""
         devices = self.arrays.seconds.shape[1]
         table = np.full((devices, devices), np.inf)
-        entries = self._usable(0) if self.entry else [0]
-        exits = self._usable(-1) if self.exit else [0]
-        if not len(self.inner):
-            for a, b in product(entries, exits):
-                table[a, b] = self._crossing(a, b)
-        else:  # what comes before an operator does not depend on the exit, nor what follows it on the entry
-            order = order_of_graph(self.arrays)
-            heads = {a: heads_of(self.fixed(a, None), order) for a in entries}
-            tails = {b: tails_of(self.fixed(None, b), order) for b in exits}
-            for a, b in product(entries, exits):
-                reach = Reach(heads[a].copy(), tails[b].copy())
-                self._fix(reach.heads, a, b)
-                self._fix(reach.tails, a, b)
-                table[a, b] = self._first_bound(self.fixed(a, b), reach)
+        for a, b in product(self._usable(0) if self.entry else [0], self._usable(-1) if self.exit else [0]):
+            inside = len(self.inner) > 0
+            table[a, b] = self._first_bound(self.fixed(a, b), self.reach(a, b)) if inside else self._crossing(a, b)
         if not self.entry:
             table[:] = table[0]
         if not self.exit:
@@ -235,9 +240,12 @@ def _divided(arrays: PlacementArrays) -> tuple[IntArray, list[IntArray]]:
     return cuts, [order[a + 1 : b] for a, b in zip([-1, *at], [*at, len(order)], strict=True)]
 
 
-MOST_OPERATORS, MOST_MILESTONES = 4_000, 600
+MOST_OPERATORS, MOST_MILESTONES = 4_000, 2_000
 """Most operators of a problem for which chains are sought, and most operators whose pairs are examined: those with the
 most others before or after them, so that a chain of them leaves little outside its windows."""
+
+BAND = 200
+"""Milestones whose windows are counted at a time, with ends that are no further away than twice a window's size."""
 
 WINDOW_SIZES = (100, 500)
 """Most operators of a window, for each of the two chains."""
@@ -291,11 +299,17 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     # position 0 stands for the beginning of the plan, the last one for its end
     inside, size, follows = (
         np.zeros((number, number)),
-        np.zeros((number, number)),
+        np.full((number, number), np.inf),
         np.ones((number, number), dtype=bool),
     )
-    inside[1:-1, 1:-1] = (rows * work.astype(np.float32)) @ columns - own[:, None] - own[None, :]
-    size[1:-1, 1:-1] = rows @ columns - 2.0
+    for first in range(0, len(chosen), BAND):
+        last = min(first + BAND, len(chosen))
+        low, high = chosen[first], chosen[last - 1] + 2 * max(sizes)
+        near = int(np.searchsorted(chosen, high))
+        part, ends = rows[first:last, low:high], columns[low:high, first:near]
+        cells = slice(1 + first, 1 + last), slice(1 + first, 1 + near)
+        inside[cells] = (part * work[low:high].astype(np.float32)) @ ends - own[first:last, None] - own[first:near]
+        size[cells] = part @ ends - 2.0
     inside[0, 1:-1], inside[1:-1, -1] = work @ columns - own, rows @ work - own
     size[0, 1:-1], size[1:-1, -1] = before[chosen] - 1.0, after[chosen] - 1.0
     follows[1:-1, 1:-1] = reach[np.ix_(chosen, chosen)]

@@ -1,0 +1,142 @@
+"""The ways to pass a window between two devices: how long it takes at least, and where operators may run then.
+
+A plan whose window takes no more than t seconds runs every operator on a device where the least length of the window
+with the operator there is no more than t: its head, run time and tail, and what ports have to pass then
+(:mod:`.port_cuts`). So the lengths of all operators on all devices, sorted, divide the plans into *levels*. Those
+between two levels take at least the lower one, and run operators where the upper one allows. There may be a level for
+every length; a few with the largest steps between them are kept, and the others are joined to them.
+
+Largest operators are fixed first: one list of levels for each choice of their devices, with heads and tails that know
+the choice. Every plan makes one of the choices. Heads depend on the entry and tails on the exit only, so that all pairs
+of ends share them. An operator is not tried where no length is below the *slack*: what the rest of the chain leaves the
+window in a plan that is shorter than the best known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.solvers.placement.arrays import PlacementArrays, order_of_graph
+from opweave.solvers.placement.bounds.chain_bound import Block
+from opweave.solvers.placement.bounds.critical_path import heads_of, reach_of, tails_of
+from opweave.solvers.placement.bounds.port_cuts import Cuts, port_cuts
+
+MOST_LEVELS = 8
+"""Most levels of a window's length for each choice."""
+
+
+class Ways(NamedTuple):
+    """Ways to pass a window: least seconds, and where operators may run then.
+
+    Shapes (ways,), (ways, operators, devices).
+    """
+
+    seconds: FloatArray
+    allowed: BoolArray
+
+
+class WindowWays:
+    """The ways of a window with the bytes of its operators: cheap ones at first, shorter ones are refuted later."""
+
+    def __init__(self, block: Block, bytes_: FloatArray) -> None:
+        self.block, self.window, self.bytes, self.heavy = block, block.window, bytes_, bytes_ > 0.0
+        self._cuts: Cuts | None = None
+        self._lengths: dict[tuple[int, int], FloatArray] = {}
+        self._slack: FloatArray | None = None
+        self._known: dict[tuple[int, int, int], Ways] = {}
+        self._ends: dict[tuple[int, bool, bytes], FloatArray] = {}
+
+    def cut(self) -> None:
+        """Let lengths count what ports have to pass, and the window's bounds, too."""
+        if self._cuts is None and len(self.window.inner):
+            window, heavy = self.window, np.flatnonzero(self.heavy)
+            self._cuts = port_cuts(window.arrays, window.entry, window.exit, heavy)
+            self.block.values = np.maximum(self.block.values, self._cuts.whole)
+            self._lengths, self._slack = {}, None
+
+    def length(self, a: int, b: int) -> FloatArray:
+        """The least lengths by operator and device. Shape (operators, devices)."""
+        if (a, b) not in self._lengths:
+            window, reach = self.window, self.window.reach(a, b)
+            length = reach.heads + window.fixed(a, b).seconds + reach.tails
+            if self._cuts is not None:
+                length = np.maximum(length, self._cuts.lengths(a, b, window.entry, window.exit))
+            self._lengths[a, b] = length
+        return self._lengths[a, b]
+
+    def within(self, a: int, b: int, slack: FloatArray, choices: int, seconds: Callable[[], float]) -> Ways:
+        """The ways between two devices, with some choices for the largest operators.
+
+        ``slack`` says how long ways between two devices may take at most. Shape (devices, devices).
+        """
+        if self._slack is None or (slack != self._slack).any():
+            self._slack, self._known, self._ends = slack, {}, {}
+        key = (a, b, choices)
+        if key not in self._known:
+            most = float(slack[a, b])
+            levels = [_levels(length, self.heavy, most) for length in self._chosen(a, b, most, choices, seconds)]
+            none = Ways(np.zeros(0), np.zeros((0, *self.length(a, b).shape), dtype=np.bool_))
+            self._known[key] = Ways(*(np.concatenate(columns) for columns in zip(none, *levels, strict=True)))
+        return self._known[key]
+
+    def _chosen(self, a: int, b: int, slack: float, most: int, seconds: Callable[[], float]) -> list[FloatArray]:
+        """Lengths by operator and device for every choice of devices for the operators with most bytes.
+
+        When time is up, choices for fewer operators have to do.
+        """
+        length, none = self.length(a, b), np.full(len(self.bytes), -1)
+        found, devices = [(none, length)], length.shape[1]
+        for v in np.argsort(-self.bytes, kind="stable")[: int(self.heavy.sum())].tolist():
+            longer = list[tuple[IntArray, FloatArray]]()
+            for (chosen, known), k in product(found, range(devices)):
+                if len(found) * devices > most or seconds() <= 0.0:
+                    return [length for _, length in found]
+                if known[v, k] < slack:
+                    more = np.where(np.arange(len(chosen)) == v, k, chosen)
+                    heads, tails = self._from_end(a, more, first=True), self._from_end(b, more, first=False)
+                    longer.append((more, np.maximum(heads + self.window.fixed(a, b).seconds + tails, known)))
+            found = longer
+        return [length for _, length in found]
+
+    def _from_end(self, end: int, chosen: IntArray, *, first: bool) -> FloatArray:
+        """Heads, or tails, with an end of the window and some operators on their devices (-1: on any that it may be).
+
+        An operator may be where the length to some device of the other end is short enough.
+        """
+        key = (end, first, chosen.tobytes())
+        if key not in self._ends:
+            assert self._slack is not None, "lengths are compared with it"
+            window, devices = self.window, np.arange(len(self._slack))
+            usable = np.zeros(window.arrays.seconds.shape, dtype=np.bool_)
+            for other in range(len(devices) if (window.exit if first else window.entry) else 1):
+                a, b = (end, other) if first else (other, end)
+                if np.isfinite(self.block.values[a, b]):
+                    usable |= self.length(a, b) < self._slack[a, b]
+            usable &= (chosen[:, None] < 0) | (devices == chosen[:, None])
+            arrays = window.fixed(end, None) if first else window.fixed(None, end)
+            arrays = arrays._replace(seconds=np.where(usable, arrays.seconds, np.inf))
+            self._ends[key] = (heads_of if first else tails_of)(arrays, order_of_graph(arrays))
+        return self._ends[key]
+
+
+def lengths_of(arrays: PlacementArrays) -> FloatArray:
+    """The least length of a plan with an operator on a device. Shape (operators, devices)."""
+    reach = reach_of(arrays)
+    return reach.heads + arrays.seconds + reach.tails
+
+
+def _levels(length: FloatArray, heavy: BoolArray, slack: float) -> Ways:
+    """Ways by the length of the plan, divided where lengths with operators on devices differ most."""
+    least = float(length.min(axis=1).max(initial=0.0))
+    values = np.unique(np.append(np.maximum(length[heavy], least), least))
+    values = values[values < slack]
+    begins = np.sort(np.append(0, 1 + np.argsort(-np.diff(values), kind="stable")[: MOST_LEVELS - 1]))
+    if not len(values):
+        return Ways(values, np.zeros((0, *length.shape), dtype=np.bool_))
+    last = np.append(values[begins[1:] - 1], values[-1])
+    return Ways(values[begins], length <= last[:, None, None])

@@ -1,0 +1,66 @@
+"""Least lengths of windows by operator and device, with what ports pass, against all plans of the windows."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import opweave as ow
+from opweave.formulations.placement.instance import lower
+from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.bounds.chain_bound import Block, milestones_of
+from opweave.solvers.placement.bounds.port_cuts import port_cuts
+from opweave.solvers.placement.bounds.ways import WindowWays
+from opweave.solvers.placement.bounds.windows import cut_window
+from tests.solvers.placement.instances import MODELS, cheapest, small_problem, twin_problem
+
+
+def blocks_of(problem: ow.Placement) -> list[Block]:
+    arrays = arrays_of(lower(problem), problem)
+    return [block for block in milestones_of(arrays, (2, 4)).blocks() if len(block.window.inner)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("transfers", MODELS)
+def test_no_window_is_shorter_than_its_lengths(seed: int, transfers: str) -> None:
+    make = twin_problem if seed % 2 else small_problem
+    for block in blocks_of(make(seed).model_copy(update={"transfers": transfers})):
+        window, ways = block.window, WindowWays(block, np.ones(len(block.window.operators)))
+        ways.cut()
+        count, devices = window.arrays.seconds.shape
+        pairs = product(range(devices if window.entry else 1), range(devices if window.exit else 1))
+        for a, b in pairs:
+            length, fixed = ways.length(a, b), window.fixed(a, b)
+            for v, k in product(range(count), range(devices)):
+                seconds = fixed.seconds.copy()
+                seconds[v, np.arange(devices) != k] = np.inf
+                best = cheapest(fixed._replace(seconds=seconds), np.zeros(seconds.shape))
+                assert max(length[v, k], block.values[a, b] if np.isfinite(best) else 0.0) <= best * (1 + 1e-9) + 1e-12
+            slack = np.full((devices, devices), np.inf)
+            for level in ways.within(a, b, slack, 16, lambda: 1.0).allowed:
+                assert level.any(axis=1).all()
+
+
+def test_parallel_tensors_pass_a_port_one_by_one() -> None:
+    """From one device to the other, four tensors of 2 s each, which four paths see one by one: 8 s in all."""
+    names = [f"m{k}" for k in range(4)]
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=2) for name in (*names, *(f"{name}.out" for name in names))],
+        operators=[
+            ow.Operator(id="in", outputs=names),
+            *(ow.Operator(id=f"{name}.op", inputs=[name], outputs=[f"{name}.out"]) for name in names),
+            ow.Operator(id="out", inputs=[f"{name}.out" for name in names]),
+        ],
+    )
+    problem = ow.Placement(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0),
+        costs=ow.Costs.from_table({operator.id: {"a": 0.0, "b": 0.0} for operator in graph.operators}),
+    )
+    arrays = arrays_of(lower(problem), problem)
+    window = cut_window(arrays, np.arange(1, 5), 0, 5)
+    cuts = port_cuts(window.arrays, True, True, np.arange(1, 5))
+    assert cuts.whole[0, 1] == pytest.approx(8.0)
+    assert cuts.lengths(0, 0, True, True)[1] == pytest.approx([0.0, 2.0])
