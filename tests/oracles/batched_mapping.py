@@ -16,31 +16,16 @@ from itertools import combinations_with_replacement, product
 from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Precede, Share
 from opweave.problems.errors import InvalidInputError
-from tests.oracles.placement import Task, _beats, _lower_bound, _makespan, _Search, obeys
+from tests.oracles.placement import Task, best_of, obeys
 
 String = tuple[str, ...]
 """The device of one input at every operator."""
 
-Best = tuple[float | None, BatchedSchedule | None]
 
-
-def best_batched_mapping(problem: BatchedMapping) -> Best:
+def best_batched_mapping(problem: BatchedMapping) -> tuple[float | None, BatchedSchedule | None]:
     """Try every way to spread the batch and every order."""
-    plans = []
-    for strings in spreads(problem):
-        tasks = tasks_of(problem, strings)
-        if tasks is not None:
-            plans.append((_lower_bound(tasks), len(plans), strings, tasks))
-    best: float | None = None
-    plan: BatchedSchedule | None = None
-    for lower_bound, _, strings, tasks in sorted(plans, key=lambda each: each[:2]):
-        if best is not None and not _beats(lower_bound, best):
-            break
-        starts = _Search(tasks, best).run()
-        if starts is not None:
-            best = _makespan(tasks, starts)
-            plan = as_schedule(problem, strings, tasks, starts)
-    return best, plan
+    ways = ((strings, tasks_of(problem, strings)) for strings in spreads(problem))
+    return best_of(ways, lambda strings, tasks, starts: as_schedule(problem, strings, tasks, starts))
 
 
 def spreads(problem: BatchedMapping) -> Iterator[tuple[String, ...]]:

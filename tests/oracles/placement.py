@@ -13,17 +13,17 @@ Takes Pin, Forbid, Colocate, Separate, MaxDevices, MemoryCap, and Precede where 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import TypeVar
 
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import Operator
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 
-Best = tuple[float | None, Schedule | None]
-"""The optimum and a schedule that reaches it; None and None when nothing is allowed."""
+WayT, PlanT = TypeVar("WayT"), TypeVar("PlanT")
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,26 @@ class Task:
     waits_for: tuple[tuple[int, float], ...]
 
 
-def best_placement(problem: Placement) -> Best:
-    """Try every assignment and every order."""
-    plans = []
-    for device in allowed_assignments(problem):
-        tasks = tasks_of(problem, device)
-        if tasks is not None:
-            plans.append((_lower_bound(tasks), len(plans), device, tasks))
+def best_placement(problem: Placement) -> tuple[float | None, Schedule | None]:
+    """The optimum and a schedule that reaches it; None and None when nothing is allowed."""
+    ways = ((device, tasks_of(problem, device)) for device in allowed_assignments(problem))
+    return best_of(ways, lambda device, tasks, starts: as_schedule(tasks, device, starts))
+
+
+def best_of(
+    ways: Iterable[tuple[WayT, list[Task] | None]], plan_of: Callable[[WayT, list[Task], list[float]], PlanT]
+) -> tuple[float | None, PlanT | None]:
+    """Try every order of the tasks of every way, those with the least bounds first."""
+    known = [(way, tasks) for way, tasks in ways if tasks is not None]
+    bounds = [(_lower_bound(tasks), number, way, tasks) for number, (way, tasks) in enumerate(known)]
     best: float | None = None
-    plan: Schedule | None = None
-    for lower_bound, _, device, tasks in sorted(plans, key=lambda each: each[:2]):
+    plan: PlanT | None = None
+    for lower_bound, _, way, tasks in sorted(bounds, key=lambda each: each[:2]):
         if best is not None and not _beats(lower_bound, best):
             break
         starts = _Search(tasks, best).run()
         if starts is not None:
-            plan = as_schedule(tasks, device, starts)
-            best = _makespan(tasks, starts)
+            plan, best = plan_of(way, tasks, starts), _makespan(tasks, starts)
     return best, plan
 
 

@@ -6,11 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from opweave.problems.constraints import Precede
-from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_after_steps
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from tests.oracles.memory_ordering import bytes_while_running
-from tests.strategies.specs import memory_orderings, topological_orders
+from tests.strategies.specs import memory_orderings, renamed, topological_orders
 
 UNBOUND = memory_orderings(max_operators=7, limits=False, precedes=False)
 
@@ -137,28 +136,8 @@ def test_the_profile_is_consistent(given_plan):
 @given(data=st.data(), given_plan=solved())
 def test_names_and_listing_order_do_not_matter(data, given_plan):
     problem, order = given_plan
-    graph = problem.graph
-    renamed = OpGraph(
-        operators=[
-            op.model_copy(
-                update={
-                    "id": f"new {op.id}",
-                    "inputs": tuple(f"new {name}" for name in op.inputs),
-                    "outputs": tuple(f"new {name}" for name in op.outputs),
-                    "parameters": (),
-                }
-            )
-            for op in data.draw(st.permutations(graph.operators))
-        ],
-        tensors=[
-            tensor.model_copy(
-                update={"id": f"new {tensor.id}", "alias_of": tensor.alias_of and f"new {tensor.alias_of}"}
-            )
-            for tensor in data.draw(st.permutations(graph.tensors))
-        ],
-        outputs=[f"new {name}" for name in graph.outputs],
-    )
-    again = with_graph(problem, renamed).evaluate(Ordering(order=[f"new {name}" for name in order]))
+    rename = "new {}".format
+    again = with_graph(problem, renamed(data, problem.graph, rename)).evaluate(Ordering(order=[*map(rename, order)]))
     once = problem.evaluate(Ordering(order=order))
     assert (again.objective, again.details.stable) == (once.objective, once.details.stable)
 

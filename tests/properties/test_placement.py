@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
-from opweave.problems.graph import OpGraph
 from opweave.problems.measures import busy_seconds, critical_rows, moved_bytes
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.timeline import ActivityKind
-from tests.strategies.specs import planned_placements
+from tests.strategies.specs import planned_placements, renamed
 
 PLANS = planned_placements()
 PORTED = planned_placements(transfers=True)
@@ -344,26 +343,8 @@ def test_names_and_listing_order_do_not_matter(data, pair, broken):
     problem, plan = pair
     if broken:
         plan = stretched(plan, data.draw(st.sampled_from([0.5, 0.9])))
-    rename = "new {}".format
-    graph, cluster = problem.graph, problem.cluster
-    order = data.draw(st.permutations(range(len(cluster.devices))))
-    renamed = OpGraph(
-        operators=[
-            op.model_copy(
-                update={
-                    "id": rename(op.id),
-                    **{field: tuple(map(rename, getattr(op, field))) for field in ("inputs", "outputs", "parameters")},
-                }
-            )
-            for op in data.draw(st.permutations(graph.operators))
-        ],
-        tensors=[
-            tensor.model_copy(update={"id": rename(tensor.id), "alias_of": tensor.alias_of and rename(tensor.alias_of)})
-            for tensor in data.draw(st.permutations(graph.tensors))
-        ],
-        parameters=[each.model_copy(update={"id": rename(each.id)}) for each in graph.parameters],
-        outputs=[rename(name) for name in graph.outputs],
-    )
+    rename, ends = "new {}".format, ("tensor", "consumer", "source", "target")
+    cluster, order = problem.cluster, data.draw(st.permutations(range(len(problem.cluster.devices))))
     rates, delays = cluster.effective_bandwidth, cluster.effective_latency
     mixed = Cluster(
         devices=[cluster.devices[i].model_copy(update={"name": rename(cluster.devices[i].name)}) for i in order],
@@ -374,23 +355,16 @@ def test_names_and_listing_order_do_not_matter(data, pair, broken):
         rename(name): {rename(device): value for device, value in row.items()}
         for name, row in problem.known_seconds.items()
     }
-    again = with_(problem, graph=renamed, cluster=mixed, costs=Costs.from_table(table)).evaluate(
-        Schedule(
-            device={rename(name): rename(device) for name, device in plan.device.items()},
-            start={rename(name): start for name, start in plan.start.items()},
-            transfers=[
-                sent.model_copy(
-                    update={
-                        "tensor": rename(sent.tensor),
-                        "consumer": sent.consumer and rename(sent.consumer),
-                        "source": rename(sent.source),
-                        "target": rename(sent.target),
-                    }
-                )
-                for sent in data.draw(st.permutations(plan.transfers))
-            ],
-        )
+    other = with_(problem, graph=renamed(data, problem.graph, rename), cluster=mixed, costs=Costs.from_table(table))
+    moved = Schedule(
+        device={rename(name): rename(device) for name, device in plan.device.items()},
+        start={rename(name): start for name, start in plan.start.items()},
+        transfers=[
+            each.model_copy(update={end: (name := getattr(each, end)) and rename(name) for end in ends})
+            for each in data.draw(st.permutations(plan.transfers))
+        ],
     )
+    again = other.evaluate(moved)
     once = problem.evaluate(plan)
     assert again.objective == once.objective
     assert {violation.rule for violation in again.violations} == {violation.rule for violation in once.violations}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 
-from hypothesis.strategies import SearchStrategy
+from hypothesis.strategies import DataObject, SearchStrategy, permutations
 
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
@@ -98,7 +99,7 @@ def op_graphs(draw: DrawFn, max_operators: int = 6, *, min_operators: int = 1, a
     names = [tensor.id for tensor in builder.tensors]
     outputs = draw(lists_of(of(*names), 0, 2, unique=True)) if names else []
     return OpGraph(
-        operators=draw(st.permutations(builder.operators)),
+        operators=draw(permutations(builder.operators)),
         tensors=builder.tensors,
         parameters=parameters,
         outputs=outputs,
@@ -112,7 +113,7 @@ def _precedes(draw: DrawFn, graph: OpGraph, *, contradictory: bool) -> list[Prec
     if len(names) < 2:
         return []
     if contradictory:
-        first, second = draw(st.permutations(names))[:2]
+        first, second = draw(permutations(names))[:2]
         return [Precede(before=first, after=second), Precede(before=second, after=first)]
     order = draw(topological_orders(graph))
     pairs = [(before, after) for index, before in enumerate(order) for after in order[index + 1 :]]
@@ -331,5 +332,20 @@ def planned_placements(
         device[after] = draw(of(*[name for name in names if name != device[before]]))
     tasks = tasks_of(problem, device)
     assert tasks is not None
-    ranks = draw(st.permutations(range(len(tasks))))
+    ranks = draw(permutations(range(len(tasks))))
     return problem, as_schedule(tasks, device, earliest_starts(tasks, ranks))
+
+
+def renamed(data: DataObject, graph: OpGraph, rename: Callable[[str], str]) -> OpGraph:
+    """The graph with other names, its operators and tensors listed in another order."""
+    operators, fields = [], ("inputs", "outputs", "parameters")
+    for op in data.draw(permutations(graph.operators)):
+        names = {field: tuple(map(rename, getattr(op, field))) for field in fields}
+        operators.append(op.model_copy(update={"id": rename(op.id), **names}))
+    tensors = [
+        tensor.model_copy(update={"id": rename(tensor.id), "alias_of": tensor.alias_of and rename(tensor.alias_of)})
+        for tensor in data.draw(permutations(graph.tensors))
+    ]
+    parameters = [each.model_copy(update={"id": rename(each.id)}) for each in graph.parameters]
+    outputs = [rename(name) for name in graph.outputs]
+    return OpGraph(operators=operators, tensors=tensors, parameters=parameters, outputs=outputs)

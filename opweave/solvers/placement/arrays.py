@@ -234,27 +234,12 @@ def order_for(arrays: PlacementArrays, device: IntArray, order: IntArray | None 
 
     ``order`` is any order with predecessors first.
     """
-    order, rank = order_of_graph(arrays) if order is None else order, np.zeros(len(device))
-    fill_ranks(arrays, order, device, rank)
-    return order_by(rank, order)
-
-
-@loop
-def fill_ranks(arrays: PlacementArrays, order: IntArray, device: IntArray, rank: FloatArray) -> None:
-    """Longest path from every operator to an end, itself included, in the times of an assignment."""
-    seconds, latency = arrays.seconds, arrays.latency
-    per_byte, target, size = arrays.per_byte, arrays.target, arrays.size
-    out_start, outgoing, after_start, after = arrays.out_start, arrays.outgoing, arrays.after_start, arrays.after
-    for at in range(len(order) - 1, -1, -1):
-        v = order[at]
-        k, longest = device[v], 0.0
-        for i in range(after_start[v], after_start[v + 1]):
-            longest = max(longest, rank[after[i]])
-        for i in range(out_start[v], out_start[v + 1]):
-            f = outgoing[i]
-            w, b = target[f], device[target[f]]
-            longest = max(longest, rank[w] + latency[k, b] + size[f] * per_byte[k, b])
-        rank[v] = longest + seconds[v, k]
+    order = order_of_graph(arrays) if order is None else order
+    seconds = arrays.seconds[np.arange(len(device)), device]
+    source, target = device[arrays.source], device[arrays.target]
+    transfer = arrays.latency[source, target] + arrays.size * arrays.per_byte[source, target]
+    backwards = np.ascontiguousarray(order[::-1])
+    return order_by(seconds + depths(reversed_net(arrays), backwards, seconds, transfer), order)
 
 
 @loop

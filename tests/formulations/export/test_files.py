@@ -316,22 +316,23 @@ def test_what_cannot_be_read_or_written_is_refused_in_a_sentence(tmp_path) -> No
     for sentence, values in refused.items():
         with pytest.raises(ow.InvalidInputError, match=sentence):
             ow.read_solution(problem, values)
-    with pytest.raises(ow.InvalidInputError, match="solve it first"):
-        ow.read_solution(ow.build_model(problem))
-    with pytest.raises(ow.InvalidInputError, match="only a Pyomo model holds values"):
-        ow.read_solution(ow.build_model(PROBLEMS["placement"], "intervals"))
-    with pytest.raises(ow.InvalidInputError, match="not written by build_model"):
-        ow.read_solution(LinearModel(), {"x": 1})
-    with pytest.raises(ow.InvalidInputError, match=r"p.xls: models are written as .mps, .lp, .nl, .pb"):
-        ow.write_model(problem, tmp_path / "p.xls")
-    with pytest.raises(ow.InvalidInputError, match=r"'intervals' is a constraint program, .* would do: 'disjunctive'"):
-        ow.write_model(PROBLEMS["placement"], tmp_path / "p.lp", "intervals")
-    with pytest.raises(ow.InvalidInputError, match=r"'intervals' is a constraint program, which is written as .pb"):
-        ow.write_model(ow.build_model(PROBLEMS["placement"], "intervals"), tmp_path / "p.lp")
-    with pytest.raises(ow.InvalidInputError, match=r"'flow' is an integer program, which is written as .mps"):
-        ow.write_model(ow.build_model(problem), tmp_path / "p.pb")
-    with pytest.raises(ow.InvalidInputError, match="cannot be written"):
-        ow.write_model(problem, tmp_path / "no folder" / "p.lp")
+    model, intervals = ow.build_model(problem), ow.build_model(PROBLEMS["placement"], "intervals")
+    for sentence, call in {
+        "solve it first": lambda: ow.read_solution(model),
+        "only a Pyomo model holds values": lambda: ow.read_solution(intervals),
+        "not written by build_model": lambda: ow.read_solution(LinearModel(), {"x": 1}),
+        "p.xls: models are written as .mps, .lp, .nl, .pb": lambda: ow.write_model(problem, tmp_path / "p.xls"),
+        "'intervals' is a constraint program, .* would do: 'disjunctive'": lambda: ow.write_model(
+            PROBLEMS["placement"], tmp_path / "p.lp", "intervals"
+        ),
+        "'intervals' is a constraint program, which is written as .pb": lambda: ow.write_model(
+            intervals, tmp_path / "p.lp"
+        ),
+        "'flow' is an integer program, which is written as .mps": lambda: ow.write_model(model, tmp_path / "p.pb"),
+        "cannot be written": lambda: ow.write_model(problem, tmp_path / "no folder" / "p.lp"),
+    }.items():
+        with pytest.raises(ow.InvalidInputError, match=sentence):
+            call()
     tight = ow.MemoryOrdering(graph=PROBLEMS["memory_ordering"].graph, limit_bytes=1)
     with pytest.raises(ow.OpweaveError, match="limit"):
         ow.write_model(tight, tmp_path / "p.lp")
