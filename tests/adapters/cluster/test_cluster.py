@@ -19,7 +19,7 @@ import opweave as ow
 pytest.importorskip("distributed")
 pytest.importorskip("onnxruntime")
 
-from opweave.adapters.cluster import carry, running
+from opweave.adapters.cluster import carry, probing, running
 from opweave.adapters.cluster.carry import carry_out
 from opweave.adapters.cluster.compare import Row, with_measured_times
 from opweave.adapters.cluster.connect import Workers, connected
@@ -39,6 +39,7 @@ DEVICES = ["d0", "d1", "d2", "d3"]
 @pytest.fixture(autouse=True)
 def _short_solves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "RESOLVE_SECONDS", 1.0)
+    monkeypatch.setattr(probing, "ROUNDS", 1)
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +76,8 @@ def test_an_emulated_pipeline_is_as_fast_as_predicted(client: Client, model: Pat
     problem = pipeline_of(model, **fields)
     result = ow.solve(problem, time_limit=10)
     assert result.solution is not None
-    found = run(model, result, client, problem=problem, emulate=problem.cluster, inputs=24)
-    assert found.reason is None and len(found.outputs) == 24
+    found = run(model, result, client, problem=problem, emulate=problem.cluster, inputs=16)
+    assert found.reason is None and len(found.outputs) == 16
     assert found.difference == 0.0
     row = found.row("latency" if fields.get("objective") == "latency" else "seconds between results")
     assert row.predicted is not None
