@@ -115,7 +115,7 @@ def solve_obeying(workers: Workers, rules: Sequence[Constraint], problem: Proble
 def _workers(
     workers: Workers, free: Problem[Any, Any], judge: Judge | None, problem: Problem[Any, Any], _run: Run
 ) -> list[Worker]:
-    crew = by_name(problem, *ENGINES)  # early: only they know at once that rows contradict each other
+    crew = by_name(problem, *ENGINES)  # early: only they see at once that constraints contradict each other
     if judge is not None:
         crew.insert(0, Steps("lists", partial(_lists, judge, free), problem))
         crew.append(Steps("penalties", partial(_penalties, judge, free), problem))
