@@ -143,12 +143,15 @@ WAYS = {
     "MemoryOrdering": "memory_ordering/workers.py exact.py search.py",
     "Placement": "placement/workers.py cooling.py annealing.py",
     "BatchedMapping": "batched_mapping/workers.py search.py anneal.py",
-    "Pipeline": "pipeline/workers.py exact.py bottleneck.py threshold.py workbench.py priced_walks.py",
+    "Pipeline": "pipeline/workers.py bottleneck.py priced_walks.py",
     "Slicing": "slicing/workers.py local.py anneal.py",
     "MemoryLayout": "memory_layout/workers.py exact.py search.py",
     "ServingFlow": "serving_flow/workers.py search.py",
 }
 """The files of each problem on the way to the loop that finds plans; each imports the next one."""
+
+MOST_FILES = 6
+"""Most files from ``ow.solve`` to that loop."""
 
 
 def ways() -> str:
@@ -174,6 +177,7 @@ def ways() -> str:
             assert imported in path.read_text("utf-8"), (path, following)
         cells = ", ".join(sized(problem, path) for path in paths)
         count = len(paths) + (len(SHARED) if folder else 0)
+        assert count <= MOST_FILES, (problem, count)
         rows.append(
             (f"`{problem}`", f"`{folder}/`" if folder else "", cells, f"{count}")
         )

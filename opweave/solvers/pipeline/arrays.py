@@ -15,8 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntCube, IntMatrix
+from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.solvers.loops import helper, loop
+
+END = -1
+"""Stands for the next device when a walk ends with a stage."""
 
 
 class PipelineArrays(NamedTuple):
@@ -65,6 +68,30 @@ class Window(NamedTuple):
 
     end: IntMatrix
     links: IntMatrix
+
+
+class Table(NamedTuple):
+    """The cheapest completions of a walk, for every state (stage begins at a point on a device).
+
+    Attributes
+    ----------
+    cost
+        Cost of the cheapest completion, and of the cheapest with another next device; inf if there is none.
+        Shape (2, points, devices).
+    device, point
+        The next device or :data:`END`, and the point where the stage ends. Shape (2, points, devices).
+    onward
+        Costs of the two cheapest continuations from the end of a stage on a device, with different next devices.
+        Shape (2, devices, points): the loop over the ends of a stage reads them one after the other.
+    onward_device
+        The next devices of these continuations. Shape (2, devices, points).
+    """
+
+    cost: FloatCube
+    device: IntCube
+    point: IntCube
+    onward: FloatCube
+    onward_device: IntCube
 
 
 def arrays_of(instance: PipelineInstance) -> PipelineArrays:
@@ -118,6 +145,20 @@ def twins(instance: PipelineInstance) -> IntArray:
         else:
             known.append(v)
     return twin
+
+
+def told_apart(twin: IntArray, stages: list[int]) -> list[int] | None:
+    """A walk as a plan, in which each visit takes the next unused twin of its device; None if there are too few."""
+    free: dict[int, list[int]] = {}
+    settled = []
+    for v in stages:
+        first = int(twin[v])
+        if first not in free:
+            free[first] = np.flatnonzero(twin == first)[::-1].tolist()
+        if not free[first]:
+            return None
+        settled.append(free[first].pop())
+    return settled
 
 
 @helper

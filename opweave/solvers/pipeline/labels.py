@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix, WordMatrix
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.pipeline.arrays import PipelineArrays, Window, seconds_between
-from opweave.solvers.pipeline.priced_walks import Table, told_apart
+from opweave.solvers.pipeline.arrays import PipelineArrays, Table, Window, seconds_between, told_apart
 
 Words = NDArray[np.uint64]
 

@@ -19,12 +19,12 @@ import numpy as np
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.arrays import Times, arrays_of
+from opweave.solvers.pipeline.bottleneck import Thresholds, find_any
 from opweave.solvers.pipeline.labels import FOUND, FULL, NOTHING, Words
 from opweave.solvers.pipeline.local import Descent, Sums
 from opweave.solvers.pipeline.plans import Best, Plan, finished, nothing_fits, stage_seconds, transfer_seconds
+from opweave.solvers.pipeline.priced_walks import PricedWalks
 from opweave.solvers.pipeline.sets import CheapestSums, Sets, Steps
-from opweave.solvers.pipeline.threshold import Thresholds, find_any
-from opweave.solvers.pipeline.workbench import Workbench
 from opweave.solvers.run import Outcome, Run
 
 WIDTH = 8
@@ -70,7 +70,7 @@ class SumSearch:
         self.arrays = arrays_of(self.instance)
         self.stage_weight = 1.0 if self.instance.goal == "latency" and self.instance.compute_counts else 0.0
         self._sets = Sets.of(self.instance)
-        self._bench = Workbench(self.arrays, self.run.should_stop, self.run.seed, self.stage_weight, 1.0)
+        self._walks = PricedWalks(self.arrays, self.run.should_stop, self.run.seed, self.stage_weight, 1.0)
         self._times = Times(self.arrays, stages=True, transfers=False)
         self._price = np.zeros(len(self.arrays.twin))
 
@@ -114,17 +114,17 @@ class SumSearch:
 
     def least(self, stage_limit: float, ceiling: float) -> Least:
         """Search the least sum with stages within a limit, if it is below a ceiling."""
-        self._bench.open(stage_limit, math.inf)
+        self._walks.open(stage_limit, math.inf)
         self._price[:] = 0.0
         simple, bound = self._walked()
         if bound >= ceiling * (1 - HAIR):
             return Least(None, bound, settled=True)
         if simple:
-            return Least(self._bench.plan(), bound, settled=True)
+            return Least(self._walks.plan(), bound, settled=True)
         plan = None
-        happened, _ = self._labelled(ceiling, self._bench.everything, WIDTH)
+        happened, _ = self._labelled(ceiling, self._walks.everything, WIDTH)
         if happened == FOUND:
-            plan = self._bench.plan()
+            plan = self._walks.plan()
             ceiling = min(ceiling, self._sum(plan))
         if ceiling < math.inf:
             bound = max(bound, self._priced(ceiling))
@@ -139,7 +139,7 @@ class SumSearch:
         for _ in range(PRICINGS):
             simple, cost = self._walked()
             bound = self._below(cost)
-            visits = np.bincount(self._bench.stages, minlength=len(self._price))
+            visits = np.bincount(self._walks.stages, minlength=len(self._price))
             if bound > best:
                 best, kept, stale = bound, self._price.copy(), 0
             else:
@@ -162,7 +162,7 @@ class SumSearch:
             least = self._by_sets(stage_limit) if number == ROUNDS else None
             if least is not None:
                 return least if least.bound < ceiling else Least(plan, ceiling, settled=True)
-            happened, cost = self._labelled(ceiling, self._bench.memory, 0, work)
+            happened, cost = self._labelled(ceiling, self._walks.memory, 0, work)
             if happened == NOTHING:
                 return Least(plan, ceiling, settled=True)
             if happened == FULL:
@@ -171,8 +171,8 @@ class SumSearch:
                 work *= 4
                 continue
             bound = max(bound, self._below(cost))
-            if not self._bench.repeats():
-                found = self._bench.plan()
+            if not self._walks.repeats():
+                found = self._walks.plan()
                 if self._sum(found) < ceiling:
                     plan, ceiling = found, self._sum(found)
                 if not self._forgive(found):
@@ -203,23 +203,23 @@ class SumSearch:
 
     def _walked(self) -> tuple[bool, float]:
         """Fill the table; return whether the cheapest walk is a plan, and its cost, which is a bound."""
-        if not self._bench.walk(self._price):  # it is time to stop: only the trivial bound 0 is known
+        if not self._walks.cheapest(self._price):  # it is time to stop: only the trivial bound 0 is known
             return False, 0.0
-        return self._bench.simple(), float(self._bench.table.cost[0, 0].min())
+        return self._walks.simple(), float(self._walks.table.cost[0, 0].min())
 
     def _labelled(self, ceiling: float, memory: Words, width: int, work: int = WORK) -> tuple[int, float]:
         """Search labels strictly below a ceiling."""
         budget = ceiling - max(HAIR * abs(ceiling), 5e-324) if ceiling < math.inf else math.inf
         budget += float(self._price.sum()) * (1 + HAIR)
-        return self._bench.label(self._price, budget, memory, width=width, work=work)[:2]
+        return self._walks.label(self._price, budget, memory, width=width, work=work)[:2]
 
     def _is_open(self) -> bool:
         """Whether the cheapest walks leave a gap for local search; their bound and plan are reported at once."""
         self._price[:] = 0.0
-        self._bench.open(math.inf, math.inf)
+        self._walks.open(math.inf, math.inf)
         simple, bound = self._walked()
         if simple:
-            self.best.consider(self._bench.plan())
+            self.best.consider(self._walks.plan())
             return False
         if math.isfinite(self.best.value):
             bound = max(bound, self._priced(self.best.value))
@@ -259,7 +259,7 @@ class SumSearch:
 
     def _over(self) -> bool:
         self.best.look()
-        return self.run.should_stop() or self._bench.worn_out(self.run)
+        return self.run.should_stop() or self._walks.worn_out(self.run)
 
     def _bound_by_walks(self) -> None:
         """Find the largest limit for stages that even the cheapest walk's sending exceeds: no plan is shorter."""
@@ -268,7 +268,7 @@ class SumSearch:
             limit = self._times.between(low, high)
             if limit is None:
                 return
-            self._bench.open(limit, math.inf)
+            self._walks.open(limit, math.inf)
             _, bound = self._walked()
             if bound > limit:
                 low = limit

@@ -19,11 +19,11 @@ from benchmarks.scorecard_instances import at_home
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import lower, lower_unless_short, stages_up_to
 from opweave.problems.pipeline.spec import PAPER_COMPRESSION, Pipeline
-from opweave.solvers.pipeline import sets, sums, workbench
+from opweave.solvers.pipeline import priced_walks, sets, sums
 from opweave.solvers.pipeline.arrays import arrays_of
+from opweave.solvers.pipeline.bottleneck import Finding, Thresholds
 from opweave.solvers.pipeline.plans import value_of
 from opweave.solvers.pipeline.sums import SumSearch
-from opweave.solvers.pipeline.threshold import Finding, Thresholds
 from tests.oracles.pipeline import best_pipeline
 from tests.strategies.pipeline import pipelines, replicated_pipelines
 
@@ -206,7 +206,7 @@ def test_searches_go_on_where_they_left_off(objective: str, monkeypatch: pytest.
     problem = problem.model_copy(update={"objective": objective})
     monkeypatch.setattr(sets, "MOST_SETS", 0)
     whole = ow.solve(problem, solver="exact")
-    monkeypatch.setattr(workbench, "SLICE", 30)
+    monkeypatch.setattr(priced_walks, "SLICE", 30)
     sliced = ow.solve(problem, solver="exact")
     assert whole.status is sliced.status is ow.Status.OPTIMAL
     assert sliced.objective == whole.objective
