@@ -98,7 +98,8 @@ def import_own(module: str) -> None:
         raise InvalidInputError(f"{module}: cannot be imported ({type(error).__name__}: {error})") from error
 
 
-KINDS = ("batched_mapping", "memory_layout", "memory_ordering", "pipeline", "placement", "serving_flow", "slicing")
+# opweave's own; their solvers are imported on first use, so that "import opweave" stays light
+KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout", "serving_flow")
 
 
 def with_own(family: Mapping[str, type[Tagged]]) -> Mapping[str, type[Tagged]]:

@@ -138,15 +138,9 @@ class Minimum(NamedTuple):
     most_price: FloatArray
 
 
-def minimise(program: LinearProgram, time_limit: float | None, *, unfinished: bool = False) -> Minimum | None:
-    """Solve a program; None if it is infeasible or was not solved to optimality within the time limit in seconds.
-
-    With ``unfinished``, prices and point may be those that HiGHS has when its time is up. Any prices prove a bound,
-    and those of the dual simplex method are good long before its end. HiGHS does not presolve then, because it would
-    have prices of the presolved program only.
-    """
-    limit = math.inf if time_limit is None else max(0.01, time_limit)
-    task = program, limit, unfinished
+def minimise(program: LinearProgram, time_limit: float | None) -> Minimum | None:
+    """Solve a program; None if it is infeasible or was not solved to optimality within the time limit in seconds."""
+    task = program, math.inf if time_limit is None else max(0.01, time_limit)
     return _minimum(task, never) if highspy_fits() else with_highs(_minimum, task, time_limit)
 
 
@@ -162,16 +156,16 @@ def highs_with(program: LinearProgram, whole: BoolArray | None = None, **options
     return None if status == highspy.HighsStatus.kError or engine.getNumRow() != len(low) else engine
 
 
-def _minimum(task: tuple[LinearProgram, float, bool], _: Callable[[], bool]) -> Minimum | None:
+def _minimum(task: tuple[LinearProgram, float], _: Callable[[], bool]) -> Minimum | None:
     """Solve; runs where highspy can be loaded."""
-    program, time_limit, unfinished = task
-    engine = highs_with(program, time_limit=time_limit, presolve="off" if unfinished else "choose")
+    program, time_limit = task
+    engine = highs_with(program, time_limit=time_limit)
     if engine is None:
         return None
     engine.run()
-    solution, late = engine.getSolution(), engine.getModelStatus().name == "kTimeLimit"
-    if engine.getModelStatus().name != "kOptimal" and not (unfinished and late and solution.dual_valid):
+    if engine.getModelStatus().name != "kOptimal":
         return None
+    solution = engine.getSolution()
     price, most = np.asarray(solution.row_dual, dtype=np.float64), len(program.most_right)
     point = np.asarray(solution.col_value, dtype=np.float64)
     if not np.isfinite(price).all():

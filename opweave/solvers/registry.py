@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
 from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError, UnknownSolverError
-from opweave.problems.plugins import load_plugins, why_left_out
+from opweave.problems.plugins import KINDS, load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Rows
 from opweave.problems.spec import FrozenDict
@@ -141,17 +141,6 @@ def concerning(problem: str, constraints: Iterable[type[Constraint]] | None = No
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_KINDS = (
-    "memory_ordering",
-    "placement",
-    "batched_mapping",
-    "pipeline",
-    "slicing",
-    "memory_layout",
-    "serving_flow",
-)
-"""Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
-
 
 def register(solver: Solver) -> Solver:
     """Make a solver available by name."""
@@ -221,7 +210,7 @@ def _load(kind: str | None = None) -> None:
 
 def _load_default(kind: str) -> None:
     """Import the default solver of a problem kind and its baselines, which takes less time than all solvers."""
-    if kind not in _KINDS:
+    if kind not in KINDS:
         _load(kind)
         return
     with uninterrupted():
@@ -231,7 +220,7 @@ def _load_default(kind: str) -> None:
 
 def load_own(kind: str | None, *modules: str) -> None:
     """Import modules beside opweave's solvers of one kind, or of all; unless named, the solvers, default ones first."""
-    for each in _KINDS:
+    for each in KINDS:
         for module in modules or ("workers", "registered"):
             if kind in (None, each):
                 importlib.import_module(f"opweave.solvers.{each}.{module}")

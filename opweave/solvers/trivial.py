@@ -6,6 +6,7 @@ only make plans longer or larger. The bound of each of opweave's problems is in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import singledispatch
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray
 from opweave.problems.graph import OpGraph
+from opweave.problems.on_cluster import ClusterProblem
 from opweave.problems.problem import Problem
 from opweave.solvers.registry import load_own
 from opweave.solvers.rounding import SUMMATION
@@ -79,6 +81,21 @@ def longest_path(graph: OpGraph, seconds: FloatArray) -> float:
         for w in items[start[v] : start[v + 1]]:
             ends[w] = max(ends[w], end)
     return max(ends, default=0.0)
+
+
+def least_memory(problem: ClusterProblem) -> int:
+    """Bytes of the largest operator, or those that some device holds when all others are as full as that one may be."""
+    graph, weights = problem.graph, problem.graph.parameter_sizes.tolist()
+    own = [0] * len(graph.operators) if problem.memory == "parameters" else graph.sizes_made.tolist()
+    largest = max((size + sum(weights[p] for p in graph.uses[v].tolist()) for v, size in enumerate(own)), default=0)
+    left, mean = sum(own) + sum(weights[p] for p in {*graph.uses.items.tolist()}), 0
+    limits = sorted(math.inf if limit is None else limit for limit in problem.memory_limits.values())
+    for others, limit in zip(range(len(limits), 0, -1), limits, strict=True):
+        mean = -(-left // others)
+        if limit >= mean:
+            break
+        left -= int(limit)
+    return max(largest, mean)
 
 
 def safe(seconds: float) -> float:

@@ -66,23 +66,3 @@ def test_programs_without_a_point_prove_nothing() -> None:
     rows = SparseRows()
     rows.put(rows.open(np.asarray([-1.0])), np.asarray([0]), 1.0)
     assert proved_minimum(LinearProgram.of(column_alone(0, 1), np.ones(1), rows), 1.0) is None
-
-
-def test_prices_of_an_unfinished_program_prove_no_more_than_its_optimum() -> None:
-    rng = np.random.default_rng(0)
-    columns, count = 900, 700
-    rows = SparseRows()
-    rows.put(rows.open(-rng.uniform(5.0, 20.0, count))[:, None], np.arange(columns), -rng.random((count, columns)))
-    program = LinearProgram.of(rng.uniform(1.0, 2.0, columns), np.ones(columns), rows)
-    best = minimise(program, None)
-    assert best is not None
-    value = 0.0
-    for limit in (0.01, 0.05, 0.2, 60.0):
-        found = minimise(program, limit, unfinished=True)
-        if found is None:  # time was up before the engine had any prices
-            assert limit < 60.0
-            continue
-        prices = np.concatenate([found.most_price, found.equal_price])
-        value = proved_value(program.cost, *program.rows(), (program.lower, program.upper), prices)
-        assert value <= best.value * (1.0 + 1e-9)
-    assert value == pytest.approx(best.value, rel=1e-6)

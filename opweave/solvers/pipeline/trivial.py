@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-from opweave.problems.on_cluster import ClusterProblem
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.solvers.trivial import least_seconds, own_bound, safe
-
-
-def least_memory(problem: ClusterProblem) -> int:
-    """Bytes of the largest operator, or those that some device holds when all others are as full as that one may be."""
-    graph, weights = problem.graph, problem.graph.parameter_sizes.tolist()
-    own = [0] * len(graph.operators) if problem.memory == "parameters" else graph.sizes_made.tolist()
-    largest = max((size + sum(weights[p] for p in graph.uses[v].tolist()) for v, size in enumerate(own)), default=0)
-    left, mean = sum(own) + sum(weights[p] for p in {*graph.uses.items.tolist()}), 0
-    limits = sorted(math.inf if limit is None else limit for limit in problem.memory_limits.values())
-    for others, limit in zip(range(len(limits), 0, -1), limits, strict=True):
-        mean = -(-left // others)
-        if limit >= mean:
-            break
-        left -= int(limit)
-    return max(largest, mean)
+from opweave.solvers.trivial import least_memory, least_seconds, own_bound, safe
 
 
 @own_bound(Pipeline)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.pipeline.trivial import least_memory
-from opweave.solvers.trivial import least_seconds, longest_path, own_bound, safe
+from opweave.solvers.trivial import least_memory, least_seconds, longest_path, own_bound, safe
 
 
 @own_bound(Placement)
