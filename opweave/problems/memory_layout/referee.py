@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from opweave.problems.timeline import Lifetimes, Names, Recorder, Resource, Time
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
-    from opweave.problems.memory_layout.spec import Layout, MemoryLayout
+    from opweave.problems.memory_layout.spec import Layout, MemoryLayout, StorageBlock
 
 
 class PoolUse(Spec):
@@ -86,6 +86,18 @@ class LayoutColumns:
     alignment: IntArray
     firsts: tuple[str, ...]
     names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, blocks: Sequence[StorageBlock]) -> LayoutColumns:
+        """The columns of some blocks."""
+        return cls(
+            begin=np.asarray([each.begin for each in blocks], dtype=np.float64),
+            end=np.asarray([each.end for each in blocks], dtype=np.float64),
+            bytes=np.asarray([each.bytes for each in blocks], dtype=np.int64),
+            alignment=np.asarray([max(one.alignment for one in each.members) for each in blocks], dtype=np.int64),
+            firsts=tuple(each.members[0].id for each in blocks),
+            names=tuple(each.name for each in blocks),
+        )
 
     @property
     def solid(self) -> BoolArray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
@@ -204,8 +203,7 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     together, apart
         Groups of storages that must be in the same pool, and groups of which no two may be in the same pool.
     in_place
-        Groups of storages with the same pool and the same offset. They count as one storage, from the
-        first begin to the last end, with the bytes of the largest.
+        Groups of storages with the same pool and the same offset; each group is one :class:`StorageBlock`.
     objective
         What is minimised. ``"arena"``: the bytes that have to be reserved, each at the price of its pool.
         ``"traffic"``: the seconds in which all storages are written and read in their pools.
@@ -373,15 +371,7 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     @cached_property
     def columns(self) -> LayoutColumns:
         """The blocks as columns."""
-        blocks = self.blocks
-        return LayoutColumns(
-            begin=np.asarray([each.begin for each in blocks], dtype=np.float64),
-            end=np.asarray([each.end for each in blocks], dtype=np.float64),
-            bytes=np.asarray([each.bytes for each in blocks], dtype=np.int64),
-            alignment=np.asarray([max(one.alignment for one in each.members) for each in blocks], dtype=np.int64),
-            firsts=tuple(each.members[0].id for each in blocks),
-            names=tuple(each.name for each in blocks),
-        )
+        return LayoutColumns.of(self.blocks)
 
     @cached_property
     def moved(self) -> FloatArray:
@@ -396,7 +386,7 @@ class MemoryLayout(Refereed, Problem[Layout, LayoutDetails]):
     @cached_property
     def index(self) -> dict[str, int]:
         """Position of every storage in ``lifetimes``."""
-        return dict(zip(map(attrgetter("id"), self.lifetimes), range(len(self.lifetimes)), strict=True))
+        return {storage.id: position for position, storage in enumerate(self.lifetimes)}
 
     @cached_property
     def blocks(self) -> tuple[StorageBlock, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.arrays import BoolArray, IntArray
@@ -20,6 +21,9 @@ from opweave.solvers.run import Run
 
 FORWARD = 1
 BACKWARD = -1
+
+LIVE, READY, TRAIL, HASH = 0, 1, 2, 3
+"""Entries of :attr:`PartialOrder.scalars`."""
 
 
 class OrderingArrays(NamedTuple):
@@ -48,6 +52,46 @@ class OrderingArrays(NamedTuple):
     slots: IntArray
     script: IntArray
     start_bytes: int
+
+
+class PartialOrder(NamedTuple):
+    """An order that a search prolongs from one end, as moves over operators, changed in place.
+
+    Attributes
+    ----------
+    script
+        As in :class:`OrderingArrays`.
+    enters_start, enters
+        For every operator, those that come after it in the search's direction.
+    left
+        Unread readers of every storage.
+    waiting
+        For every operator, the number of operators that must still come before it in the search's direction.
+    ready, place
+        Operators that can come next, and every operator's position among them.
+    trail, lives
+        Moves so far, and the live bytes before each.
+    bits, mark
+        The state as a bit set, and a random word for every operator; the XOR of those on the trail is its hash.
+    fars
+        Live bytes after each of the moves that are sorted.
+    scalars
+        Live bytes, number of ready operators, number of moves, hash.
+    """
+
+    script: IntArray
+    enters_start: IntArray
+    enters: IntArray
+    left: IntArray
+    waiting: IntArray
+    ready: IntArray
+    place: IntArray
+    trail: IntArray
+    lives: IntArray
+    bits: NDArray[np.uint64]
+    mark: IntArray
+    fars: IntArray
+    scalars: IntArray
 
 
 def arrays_of(instance: OrderingInstance) -> OrderingArrays:
@@ -112,6 +156,31 @@ def initial_bytes(arrays: OrderingArrays, sign: int) -> int:
 def arcs_ahead(arrays: OrderingArrays, sign: int) -> tuple[IntArray, IntArray]:
     """For every operator, those that come after it in a direction: (start, items)."""
     return (arrays.after_start, arrays.after) if sign == FORWARD else (arrays.before_start, arrays.before)
+
+
+def beginning(arrays: OrderingArrays, sign: int) -> PartialOrder:
+    """The state at the end from which the direction starts."""
+    count = len(arrays.made)
+    waiting = np.diff(arcs_ahead(arrays, -sign)[0])
+    ready = np.flatnonzero(waiting == 0)
+    place = np.zeros(count, dtype=np.int64)
+    place[ready] = np.arange(len(ready))
+    enters_start, enters = arcs_ahead(arrays, sign)
+    return PartialOrder(
+        script=arrays.script,
+        enters_start=enters_start,
+        enters=enters,
+        left=initial_left(arrays, sign),
+        waiting=waiting,
+        ready=np.concatenate([ready, np.zeros(count - len(ready), dtype=np.int64)]),
+        place=place,
+        trail=np.zeros(count, dtype=np.int64),
+        lives=np.zeros(count + 1, dtype=np.int64),
+        bits=np.zeros((count + 63) // 64, dtype=np.uint64),
+        mark=np.random.default_rng(0).integers(1, 1 << 62, size=count, dtype=np.int64),
+        fars=np.zeros(count, dtype=np.int64),
+        scalars=np.asarray([initial_bytes(arrays, sign), len(ready), 0, 0], dtype=np.int64),
+    )
 
 
 @helper

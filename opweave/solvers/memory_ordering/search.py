@@ -18,17 +18,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opweave.problems.arrays import IntArray, WordMatrix
 from opweave.solvers.kernels import in_pieces
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_ordering.arrays import (
     FORWARD,
+    HASH,
+    LIVE,
+    READY,
+    TRAIL,
     OrderingArrays,
-    arcs_ahead,
-    initial_bytes,
-    initial_left,
+    PartialOrder,
+    beginning,
     pass_over,
     step,
 )
@@ -40,8 +42,6 @@ RESTING = 3
 """Answers; a search that rests can go on."""
 
 NOTHING_REFUSED = 1 << 62
-
-BitArray = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,49 +61,6 @@ class Decision:
     answer: int
     order: IntArray | None
     least_refused: int | None
-
-
-LIVE, READY, TRAIL, HASH = 0, 1, 2, 3
-
-
-class _Search(NamedTuple):
-    """The current state of a search and the moves that lead to it, changed in place.
-
-    Attributes
-    ----------
-    script
-        As in :class:`~opweave.solvers.memory_ordering.arrays.OrderingArrays`.
-    enters_start, enters
-        For every operator, those that come after it in the search's direction.
-    left
-        Unread readers of every storage.
-    waiting
-        For every operator, the number of operators that must still come before it in the search's direction.
-    ready, place
-        Operators that can come next, and every operator's position among them.
-    trail, lives
-        Moves so far, and the live bytes before each.
-    bits, mark
-        The state as a bit set, and a random word for every operator; the XOR of those on the trail is its hash.
-    fars
-        Live bytes after each of the moves that are sorted.
-    scalars
-        Live bytes, number of ready operators, number of moves, hash.
-    """
-
-    script: IntArray
-    enters_start: IntArray
-    enters: IntArray
-    left: IntArray
-    waiting: IntArray
-    ready: IntArray
-    place: IntArray
-    trail: IntArray
-    lives: IntArray
-    bits: BitArray
-    mark: IntArray
-    fars: IntArray
-    scalars: IntArray
 
 
 def decide(arrays: OrderingArrays, target: int, sign: int, budget: int, should_stop: Callable[[], bool]) -> Decision:
@@ -127,7 +84,7 @@ def decide(arrays: OrderingArrays, target: int, sign: int, budget: int, should_s
     Decision
         Exact unless UNDECIDED.
     """
-    tree, now, answer = _empty_tree(len(arrays.made), budget), _beginning(arrays, sign), RESTING
+    tree, now, answer = _empty_tree(len(arrays.made), budget), beginning(arrays, sign), RESTING
 
     def go_on(until: int) -> bool:
         nonlocal tree, answer
@@ -145,11 +102,10 @@ def decide(arrays: OrderingArrays, target: int, sign: int, budget: int, should_s
 
 
 @helper
-def _apply(v: int, far: int, sign: int, now: _Search) -> None:
+def _apply(v: int, far: int, sign: int, now: PartialOrder) -> None:
     """Move over v; operators that become ready go to the end of the ready list."""
     scalars, place, ready, trail, lives = now.scalars, now.place, now.ready, now.trail, now.lives
     waiting, left, bits, mark = now.waiting, now.left, now.bits, now.mark
-    script = now.script
     enters_start, enters = now.enters_start, now.enters
     size = scalars[READY] - 1
     hole = place[v]
@@ -170,18 +126,17 @@ def _apply(v: int, far: int, sign: int, now: _Search) -> None:
             place[w] = size
             size += 1
     scalars[READY] = size
-    pass_over(script, v, left, sign)
+    pass_over(now.script, v, left, sign)
     scalars[LIVE] = far
     bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
     scalars[HASH] ^= mark[v]
 
 
 @helper
-def _undo(sign: int, now: _Search) -> None:
+def _undo(sign: int, now: PartialOrder) -> None:
     """Take back the last move."""
     scalars, trail, waiting, place, ready = now.scalars, now.trail, now.waiting, now.place, now.ready
     left, lives, bits, mark = now.left, now.lives, now.bits, now.mark
-    script = now.script
     enters_start, enters = now.enters_start, now.enters
     t = scalars[TRAIL] - 1
     v = trail[t]
@@ -200,22 +155,21 @@ def _undo(sign: int, now: _Search) -> None:
     place[v] = hole
     scalars[READY] = size + 1
     scalars[TRAIL] = t
-    pass_over(script, v, left, -sign)
+    pass_over(now.script, v, left, -sign)
     scalars[LIVE] = lives[t]
     bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
     scalars[HASH] ^= mark[v]
 
 
 @helper
-def _run_shrinking(target: int, sign: int, now: _Search) -> bool:
+def _run_shrinking(target: int, sign: int, now: PartialOrder) -> bool:
     """Run ready operators within the target that free at least what they add, until there are none."""
     scalars, ready, left = now.scalars, now.ready, now.left
-    script = now.script
     any_run = False
     position = 0
     while position < scalars[READY]:
         v = ready[position]
-        cost, far = step(script, v, scalars[LIVE], left, sign)
+        cost, far = step(now.script, v, scalars[LIVE], left, sign)
         if cost <= target and far <= scalars[LIVE]:
             _apply(v, far, sign, now)
             any_run = True
@@ -226,16 +180,15 @@ def _run_shrinking(target: int, sign: int, now: _Search) -> bool:
 
 
 @helper
-def _run_chain(target: int, sign: int, now: _Search) -> bool:
+def _run_chain(target: int, sign: int, now: PartialOrder) -> bool:
     """Run the first chain found that ends with no more live bytes than now, all within the target."""
     scalars, ready, left = now.scalars, now.ready, now.left
-    script = now.script
     base = scalars[LIVE]
     base_trail = scalars[TRAIL]
     for position in range(scalars[READY]):
         v = ready[position]
         while v >= 0:
-            cost, far = step(script, v, scalars[LIVE], left, sign)
+            cost, far = step(now.script, v, scalars[LIVE], left, sign)
             if cost > target:
                 break
             first_new = scalars[READY] - 1
@@ -246,7 +199,7 @@ def _run_chain(target: int, sign: int, now: _Search) -> bool:
             least = 0
             for k in range(first_new, scalars[READY]):
                 w = ready[k]
-                cost, far = step(script, w, scalars[LIVE], left, sign)
+                cost, far = step(now.script, w, scalars[LIVE], left, sign)
                 if cost <= target and (v < 0 or far < least):
                     v = w
                     least = far
@@ -256,7 +209,7 @@ def _run_chain(target: int, sign: int, now: _Search) -> bool:
 
 
 @helper
-def _enter(table: IntArray, states: WordMatrix, known: int, now: _Search) -> bool:
+def _enter(table: IntArray, states: WordMatrix, known: int, now: PartialOrder) -> bool:
     """Remember the current state; return False when it is already known."""
     scalars, bits = now.scalars, now.bits
     slots = len(table)
@@ -279,7 +232,7 @@ def _enter(table: IntArray, states: WordMatrix, known: int, now: _Search) -> boo
 
 
 @helper
-def _run_safe_moves(target: int, sign: int, now: _Search) -> bool:
+def _run_safe_moves(target: int, sign: int, now: PartialOrder) -> bool:
     """Make safe moves until there are none; return whether there were any."""
     any_run = False
     moved = True
@@ -291,19 +244,18 @@ def _run_safe_moves(target: int, sign: int, now: _Search) -> bool:
 
 
 @helper
-def _branches(target: int, sign: int, now: _Search, pool: IntArray, first: int) -> tuple[int, int]:
+def _branches(target: int, sign: int, now: PartialOrder, pool: IntArray, first: int) -> tuple[int, int]:
     """Write the moves within the target to ``pool[first:]``, fewest live bytes first.
 
     Returns their number and the least footprint among the others.
     """
     scalars, ready, left, fars = now.scalars, now.ready, now.left, now.fars
-    script = now.script
     size = scalars[READY]
     refused = NOTHING_REFUSED
     used = 0
     for position in range(size):
         v = ready[position]
-        cost, far = step(script, v, scalars[LIVE], left, sign)
+        cost, far = step(now.script, v, scalars[LIVE], left, sign)
         if cost > target:
             refused = min(refused, cost)
             continue
@@ -356,38 +308,12 @@ def _empty_tree(count: int, budget: int) -> _Tree:
     return _Tree(np.full(slots, -1, dtype=np.int64), states, trail, first, following, pool, at)
 
 
-def _beginning(arrays: OrderingArrays, sign: int) -> _Search:
-    """The state at the end from which the direction starts."""
-    count = len(arrays.made)
-    waiting = np.diff(arcs_ahead(arrays, -sign)[0])
-    ready = np.flatnonzero(waiting == 0)
-    place = np.zeros(count, dtype=np.int64)
-    place[ready] = np.arange(len(ready))
-    enters_start, enters = arcs_ahead(arrays, sign)
-    return _Search(
-        script=arrays.script,
-        enters_start=enters_start,
-        enters=enters,
-        left=initial_left(arrays, sign),
-        waiting=waiting,
-        ready=np.concatenate([ready, np.zeros(count - len(ready), dtype=np.int64)]),
-        place=place,
-        trail=np.zeros(count, dtype=np.int64),
-        lives=np.zeros(count + 1, dtype=np.int64),
-        bits=np.zeros((count + 63) // 64, dtype=np.uint64),
-        mark=np.random.default_rng(0).integers(1, 1 << 62, size=count, dtype=np.int64),
-        fars=np.zeros(count, dtype=np.int64),
-        scalars=np.asarray([initial_bytes(arrays, sign), len(ready), 0, 0], dtype=np.int64),
-    )
-
-
 @loop
-def explore(target: int, sign: int, until: int, now: _Search, tree: _Tree) -> int:
+def explore(target: int, sign: int, until: int, now: PartialOrder, tree: _Tree) -> int:
     """Depth-first search, from its beginning or from where it rested; the trail has the order when found.
 
     It rests once it has expanded ``until`` states in all, or has no room for more branches.
     """
-    script = now.script
     count = len(now.trail)
     table, states, path_trail, path_first, path_next, pool, at = tree
     while True:
@@ -421,5 +347,5 @@ def explore(target: int, sign: int, until: int, now: _Search, tree: _Tree) -> in
         v = pool[path_next[depth]]
         path_next[depth] += 1
         at[BEFORE] = now.scalars[TRAIL]
-        _, far = step(script, v, now.scalars[LIVE], now.left, sign)
+        _, far = step(now.script, v, now.scalars[LIVE], now.left, sign)
         _apply(v, far, sign, now)
