@@ -198,13 +198,8 @@ def geometry(
     return read(model, graph, limits, **({"args": args, "kwargs": kwargs} if family == "torch" else {"dims": dims}))
 
 
-def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
+def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
-
-    Parameters
-    ----------
-    kind
-        The kind of problem that is wanted; None for that of the file.
 
     Raises
     ------
@@ -214,8 +209,6 @@ def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DE
     name = place(path)
     data = _read_object(path, limits)
     stated = data.get("kind")
-    if kind is not None and kind != stated:
-        raise InvalidInputError(f"{name}: its kind is {stated!r:.60}, and {kind!r:.60} is wanted")
     load_plugins()
     kinds = {word: found for word, found in Problem.kinds().items() if found.__module__ != Problem.__module__}
     found = kinds.get(stated) if isinstance(stated, str) else None

@@ -65,6 +65,8 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         The model.
     constraints
         Side constraints that every solution must satisfy.
+    solution_type
+        The class of its solutions; any class, unless a problem names one.
     unit
         The unit of the objective: "seconds", "bytes", or another word.
     restrictions
@@ -72,7 +74,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         Larger numbers restrict less, except in fields whose name begins with "min".
     """
 
-    solution_type: ClassVar[type[Solution]]
+    solution_type: ClassVar[type[Solution]] = Solution
     unit: ClassVar[str]
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
     _unruled: ClassVar[frozenset[str]] = frozenset()  # cached views that say nothing of constraints

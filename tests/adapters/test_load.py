@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given as drawn
 
+import opweave as ow
 from opweave.adapters.error_messages import MAX_SENTENCE, one_sentence, plain
 from opweave.adapters.files import parse_json
 from opweave.adapters.load import load, load_cluster, load_costs, load_problem, load_result, save
@@ -171,3 +173,10 @@ def test_control_characters_cannot_reach_the_terminal() -> None:
     long = one_sentence(ValueError("x" * 10_000 + "\n"))
     assert len(long) <= MAX_SENTENCE
     assert "\n" not in long
+
+
+def test_a_framework_that_is_missing_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "keras", None)
+    monkeypatch.delitem(sys.modules, "opweave.adapters.keras.read", raising=False)
+    with pytest.raises(InvalidInputError, match=r"pip install 'opweave\[keras\]'"):
+        _ = ow.keras.from_keras

@@ -39,3 +39,16 @@ def test_problems_are_solved_and_written_by_their_methods() -> None:
     assert problem.to_pyomo().name == ow.build_model(problem).name
     pytest.importorskip("pymoo")
     assert problem.to_pymoo().n_var == ow.pymoo_problem(problem).n_var
+
+
+class Untyped(ow.extend.Problem):
+    """A problem that names neither the class of its solutions nor a unit."""
+
+    def measure(self, solution: ow.extend.Solution, _timeline: object) -> int:
+        return len(solution.order)
+
+
+def test_a_problem_need_not_name_the_class_of_its_solutions() -> None:
+    assert Untyped(GRAPH).evaluate(ow.Ordering(order=["p", "q"])).objective == 2
+    with pytest.raises(ow.InvalidInputError, match="type Solution, not list"):
+        Untyped(GRAPH).evaluate(["p", "q"])
