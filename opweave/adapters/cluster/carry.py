@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.cluster.connect import SECONDS_TO_ANSWER, SECONDS_TO_LOOK, LostError, Workers
-from opweave.adapters.cluster.parts import Plan
-from opweave.adapters.cluster.station import Event, News, Station, Tensors, memory_bytes
+from opweave.adapters.cluster.parts import ClusterPlan
+from opweave.adapters.cluster.station import Event, Station, StationReport, Tensors, memory_bytes
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -29,7 +29,7 @@ PAUSE, ATTEMPTS = 0.25, 10
 """Seconds between two questions for news; losses of workers after which a run ends, because a part may not fit."""
 
 Observer = Callable[[int, int], None]
-Spare = Callable[[str, Sequence[str]], tuple[str, Plan] | None]
+Spare = Callable[[str, Sequence[str]], tuple[str, ClusterPlan] | None]
 """The device that takes over from a lost one, among those that are there, and the plan with it; None if none may."""
 
 
@@ -60,14 +60,14 @@ class Carried:
 
 def carry_out(
     client: Client,
-    plan: Plan,
+    plan: ClusterPlan,
     feeds: Sequence[Tensors],
     *,
     threads: int = 1,
     patience: float = PATIENCE,
     spare: Spare | None = None,
     progress: Observer | None = None,
-) -> tuple[Carried, Plan]:
+) -> tuple[Carried, ClusterPlan]:
     """Run inputs through a plan; see :func:`opweave.adapters.cluster.running.run`.
 
     Parameters
@@ -121,7 +121,7 @@ def carry_out(
 class _Team:
     """The stations of one attempt."""
 
-    def __init__(self, workers: Workers, plan: Plan, found: Carried) -> None:
+    def __init__(self, workers: Workers, plan: ClusterPlan, found: Carried) -> None:
         self.workers, self.plan, self.found = workers, plan, found
         self.stations: dict[str, Any] = {}
 
@@ -176,7 +176,7 @@ class _Team:
                 entered = set(list(partial)[:1] if one_by_one else partial)
                 self._all("enter", sorted(entered))
             time.sleep(PAUSE)
-            found: dict[str, News] = self._all("news", seconds=patience)
+            found: dict[str, StationReport] = self._all("news", seconds=patience)
             for device, news in found.items():
                 ahead = news.clock - time.time()
                 ahead = ahead if abs(ahead) > SECONDS_APART else 0.0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from opweave.adapters.cluster.carry import Carried
-from opweave.adapters.cluster.parts import Plan
+from opweave.adapters.cluster.parts import ClusterPlan
 from opweave.adapters.cluster.station import Tensors
 from opweave.adapters.files import PathLike
 from opweave.problems.costs import Costs
@@ -37,7 +37,7 @@ WARMING = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedRow:
     """One number, as planned and as measured; None where the plan says nothing of it."""
 
     what: str
@@ -84,7 +84,7 @@ class ClusterRun:
         The problem and its result.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedRow, ...]
     outputs: Mapping[int, Tensors] = field(repr=False)
     difference: float | None
     inputs: int
@@ -112,7 +112,7 @@ class ClusterRun:
         view = view_of(type(problem))(problem, result, (self.timeline, of_whole[0] if of_whole else None))
         return write_report(view, folder)
 
-    def row(self, what: str) -> Row:
+    def row(self, what: str) -> ComparedRow:
         """The row of a name.
 
         Raises
@@ -123,7 +123,7 @@ class ClusterRun:
         return {row.what: row for row in self.rows}[what]
 
     @property
-    def worst(self) -> Row | None:
+    def worst(self) -> ComparedRow | None:
         """The time whose prediction was off most."""
         known = [row for row in self.rows if row.off is not None and row.unit == "s"]
         return max(known, key=lambda row: abs(row.off or 0.0), default=None)
@@ -167,8 +167,8 @@ def per_input(timeline: Timeline, *, together: bool = False) -> dict[str, float]
 
 
 def compared(
-    problem: Pipeline | Placement, solution: Stages | Schedule, timeline: Timeline, carried: Carried, plan: Plan
-) -> tuple[Row, ...]:
+    problem: Pipeline | Placement, solution: Stages | Schedule, timeline: Timeline, carried: Carried, plan: ClusterPlan
+) -> tuple[ComparedRow, ...]:
     """The rows of a run, of which the timeline says what happened."""
     judged = problem.evaluate(solution)  # type: ignore[arg-type]
     predicted: dict[str, float | None] = {}
@@ -192,10 +192,10 @@ def compared(
         measured[LATENCY] = float(np.median((ends - begins)[full:]))
     measured |= {what: value for what, value in per_input(timeline).items() if value > 0.0}
     measured |= {f"{MEMORY}{name}": float(most) for name, most in carried.memory_bytes.items()}
-    return tuple(Row(what, predicted.get(what), value) for what, value in measured.items())
+    return tuple(ComparedRow(what, predicted.get(what), value) for what, value in measured.items())
 
 
-def measured_timeline(carried: Carried, plan: Plan, planned: Timeline) -> Timeline:
+def measured_timeline(carried: Carried, plan: ClusterPlan, planned: Timeline) -> Timeline:
     """What happened, from the first event on, with the resources of the planned timeline."""
     resources, names = planned.resources, planned.names
     texts = (*names.texts, *(f"part {part.number + 1}" for part in plan.parts))
@@ -216,7 +216,7 @@ def measured_timeline(carried: Carried, plan: Plan, planned: Timeline) -> Timeli
 
 
 def with_measured_times(
-    problem: Pipeline | Placement, solution: Stages | Schedule, rows: Sequence[Row], seconds: float
+    problem: Pipeline | Placement, solution: Stages | Schedule, rows: Sequence[ComparedRow], seconds: float
 ) -> str | None:
     """Solve once more, with operators and links as slow as they were measured; say what the best plan would be."""
     from opweave.solvers.questions.changes import rebuilt

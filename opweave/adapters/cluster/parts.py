@@ -29,7 +29,7 @@ Links = Mapping[str, Mapping[str, tuple[float, float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ClusterPlan:
     """What is carried out.
 
     Attributes
@@ -69,7 +69,7 @@ def plan_of(
     *,
     emulate: Cluster | None = None,
     dims: Mapping[str, int] | None = None,
-) -> Plan:
+) -> ClusterPlan:
     """Cut a model as a plan says.
 
     Parameters
@@ -122,7 +122,7 @@ def plan_of(
                 seconds=None if emulate is None else sum(problem.known_seconds[op][device] for op in operators),
             )
         )
-    return Plan(
+    return ClusterPlan(
         tuple(parts),
         whole.outputs,
         file,

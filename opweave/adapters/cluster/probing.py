@@ -15,7 +15,7 @@ import numpy as np
 
 from opweave.adapters.cluster.carry import carry_out
 from opweave.adapters.cluster.connect import Workers
-from opweave.adapters.cluster.parts import Plan, cut
+from opweave.adapters.cluster.parts import ClusterPlan, cut
 from opweave.adapters.cluster.station import RESULT, ModelPiece, memory_bytes
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load
@@ -240,7 +240,7 @@ def _timed(client: Client, chains: Sequence[tuple[str, ...]], sizes: Sequence[in
     return found
 
 
-def _chained(chains: Sequence[tuple[str, ...]]) -> Plan:
+def _chained(chains: Sequence[tuple[str, ...]]) -> ClusterPlan:
     """Chains of parts that multiply matrices, each of which sends an array to the next one."""
     from onnx.parser import parse_model
 
@@ -261,7 +261,7 @@ def _chained(chains: Sequence[tuple[str, ...]]) -> Plan:
                 routes={RESULT: (result,)} if last else {number + 1: ("size", array)},
             )
             parts.append(part)
-    return Plan(tuple(parts), tuple(f"result{chain}" for chain in range(len(chains))))
+    return ClusterPlan(tuple(parts), tuple(f"result{chain}" for chain in range(len(chains))))
 
 
 def fitted(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:

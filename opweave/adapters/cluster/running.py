@@ -11,7 +11,7 @@ import numpy as np
 
 from opweave.adapters.cluster.carry import PATIENCE, Observer, carry_out
 from opweave.adapters.cluster.compare import ClusterRun, compared, measured_timeline, with_measured_times
-from opweave.adapters.cluster.parts import Plan, plan_of
+from opweave.adapters.cluster.parts import ClusterPlan, plan_of
 from opweave.adapters.cluster.station import Tensors
 from opweave.adapters.files import PathLike
 from opweave.adapters.onnx.session import Arrays, open_part, random_batch, run_session
@@ -101,7 +101,7 @@ def run(
     expected = [run_session(session, each, plan.outputs) for each in feeds]  # refuses inputs that do not fit
     now: Stages | Schedule = solution
 
-    def spare(lost: str, there: Sequence[str]) -> tuple[str, Plan] | None:
+    def spare(lost: str, there: Sequence[str]) -> tuple[str, ClusterPlan] | None:
         """The lost device if it has come back, or an unused one that the problem allows."""
         nonlocal now
         for device in (lost, *asked.cluster.device_index):

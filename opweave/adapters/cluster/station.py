@@ -81,7 +81,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class StationReport:
     """What a station reports.
 
     Attributes
@@ -204,11 +204,11 @@ class Station:
             await sleep_until(self.channel_free)
             return begin, self.channel_free
 
-    async def news(self) -> News:
+    async def news(self) -> StationReport:
         """What has happened since it was last asked."""
         clock, grown = time.time(), memory_bytes()[0] - self.bytes
         doing = f"{self.doing[0]} for {clock - self.doing[1]:.0f} s"
-        found = News(self.results, self.events, clock, self.trouble, doing, grown)
+        found = StationReport(self.results, self.events, clock, self.trouble, doing, grown)
         self.results, self.events = [], []
         return found
 

@@ -42,7 +42,7 @@ ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CalibrationCase:
     """One operator to measure.
 
     Attributes
@@ -84,7 +84,7 @@ IMAGES = POOLS | {"Conv"}
 """Kinds that the optimiser of a runtime turns into others, which work on images in another layout."""
 
 
-def cases(seed: int = 0, each: int = 10) -> list[Case]:
+def cases(seed: int = 0, each: int = 10) -> list[CalibrationCase]:
     """Draw the cases; the same seed draws the same cases.
 
     Parameters
@@ -94,7 +94,7 @@ def cases(seed: int = 0, each: int = 10) -> list[Case]:
     each
         Cases for each elementwise kind; convolutions and matrix products get several times as many.
     """
-    known, found = _names(np.random.default_rng(seed)), list[Case]()
+    known, found = _names(np.random.default_rng(seed)), list[CalibrationCase]()
     for row in _TABLE["case"].values():
         fixed = {word: row[word] for word in ("kind",) if word in row}
         written = {word: text for word, text in row.items() if word not in ("often", "each", "draw", "kind")}
@@ -106,7 +106,9 @@ def cases(seed: int = 0, each: int = 10) -> list[Case]:
                     names[word] = eval(text, names)  # the table's own text
                 made = {word: eval(text, names) for word, text in written.items()}
                 found.append(
-                    Case(**fixed, **{word: names[word] for word in ("kind", "element") if word in variants}, **made)
+                    CalibrationCase(
+                        **fixed, **{word: names[word] for word in ("kind", "element") if word in variants}, **made
+                    )
                 )
     return found
 
@@ -141,7 +143,7 @@ def _names(draw: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def case_models(found: Sequence[Case]) -> Iterator[ModelProto]:
+def case_models(found: Sequence[CalibrationCase]) -> Iterator[ModelProto]:
     """Models that contain the cases, many in each; the weights are random, but the same every time."""
     build, size = _Builder(), 0
     for case in found:
@@ -166,7 +168,7 @@ class _Builder:
         self._outputs: list[ValueInfoProto] = []
         self._weights: list[TensorProto] = []
 
-    def add(self, case: Case) -> None:
+    def add(self, case: CalibrationCase) -> None:
         """Add a case, what writes its inputs, and what reads its first output."""
         from onnx import TensorProto, helper
 
@@ -191,7 +193,7 @@ class _Builder:
         domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
         return helper.make_model(graph, opset_imports=domains, ir_version=10)
 
-    def _written(self, case: Case, name: str, shape: tuple[int, ...]) -> str:
+    def _written(self, case: CalibrationCase, name: str, shape: tuple[int, ...]) -> str:
         """An input that another operator has just written; an image, as runtimes keep it between convolutions."""
         from onnx import TensorProto, helper
 

@@ -77,7 +77,7 @@ def from_openvino(
 def _parsed(content: bytes, where: str, limits: Limits) -> Element:
     """The elements of a file, at most as many as a graph may have edges."""
 
-    class Builder(TreeBuilder):
+    class LimitedBuilder(TreeBuilder):
         count = 0
 
         def start(self, tag: str, attrs: dict[str, str], /) -> Element:
@@ -89,13 +89,12 @@ def _parsed(content: bytes, where: str, limits: Limits) -> Element:
         def doctype(self, *_: object) -> None:
             raise InvalidInputError(f"{where}: it declares a document type, which OpenVINO never writes")
 
-    parser = XMLParser(target=Builder())
+    parser = XMLParser(target=LimitedBuilder())
     try:
         parser.feed(content)
-        root: Element = parser.close()
+        return parser.close()
     except (ParseError, LookupError) as error:
         raise InvalidInputError(f"{where}: not XML, or cut off ({error}); convert or download it again") from None
-    return root
 
 
 def _reshaped(path: PathLike, shapes: Mapping[str, tuple[int, ...]], where: str, limits: Limits) -> Element:

@@ -48,7 +48,7 @@ class Before(NamedTuple):
     objective: float | None
 
 
-class Curve(NamedTuple):
+class MemoryCurve(NamedTuple):
     """What a device holds: ``bytes[k]`` from ``edges[k]`` to ``edges[k + 1]``; ``peak`` says how much, at most."""
 
     colour: str
@@ -102,7 +102,7 @@ def _arena(timeline: Timeline, row: int) -> int:
     return int(ends)
 
 
-def _curves(graph: OpGraph, best: Timeline, before: Before | None, row: int) -> Iterator[Curve]:
+def _curves(graph: OpGraph, best: Timeline, before: Before | None, row: int) -> Iterator[MemoryCurve]:
     """The best curve in front of the one that it is compared with, if they differ."""
     if best.lifetimes.offset is not None:
         yield _curve(graph, best, row, "live peak", BOUND)
@@ -117,7 +117,7 @@ def _curves(graph: OpGraph, best: Timeline, before: Before | None, row: int) -> 
             yield from (given, after)
 
 
-def _curve(graph: OpGraph, timeline: Timeline, row: int, word: str, colour: str) -> Curve:
+def _curve(graph: OpGraph, timeline: Timeline, row: int, word: str, colour: str) -> MemoryCurve:
     """What a device holds; the words at the peak name what runs there."""
     edges, held = _levels(timeline, row)
     acts, step = timeline.activities, int(held.argmax())
@@ -127,7 +127,7 @@ def _curve(graph: OpGraph, timeline: Timeline, row: int, word: str, colour: str)
     for what in acts.what[np.flatnonzero(there)[:1]].tolist():
         kind = graph.operators[what].kind if what < timeline.names.operators else ""
         peak += f" at {shortened(timeline.name(what), 40)}" + (f" ({shortened(kind, 40)})" if kind else "")
-    return Curve(colour, edges, held, peak)
+    return MemoryCurve(colour, edges, held, peak)
 
 
 def _levels(timeline: Timeline, row: int) -> tuple[FloatArray, IntArray]:
@@ -139,7 +139,7 @@ def _levels(timeline: Timeline, row: int) -> tuple[FloatArray, IntArray]:
     return (np.append(moments, end or 1.0), held) if len(held) else (np.arange(2.0), np.zeros(1, dtype=np.int64))
 
 
-def _draw_curves(axes: Axes, curves: list[Curve], scale: float) -> None:
+def _draw_curves(axes: Axes, curves: list[MemoryCurve], scale: float) -> None:
     """Fill the curves, and say above them what their peaks are."""
     for number, curve in enumerate(curves):
         edges, values, colour, step = curve.edges, curve.bytes / scale, curve.colour, int(curve.bytes.argmax())

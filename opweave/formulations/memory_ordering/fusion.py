@@ -14,7 +14,7 @@ from opweave.formulations.derived import Reduction, identity
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.nodes import (
     MOST_REACHABILITY_NODES,
-    Node,
+    FusedNode,
     NodeGraph,
     fuse_group,
     problem_of,
@@ -97,9 +97,9 @@ def fuse(
 
 def _fused(
     problem: MemoryOrdering, instance: OrderingInstance, named: set[int], should_stop: Callable[[], bool]
-) -> list[Node]:
+) -> list[FusedNode]:
     nodes = single_nodes(problem, instance)
-    refused: set[tuple[Node, ...]] = set()
+    refused: set[tuple[FusedNode, ...]] = set()
 
     def going_on(_: object) -> bool:
         return not should_stop()
@@ -118,14 +118,14 @@ def _fused(
 
 
 def _fuse_disjoint(
-    graph: NodeGraph, groups: Iterable[Sequence[int]], frozen: set[int], refused: set[tuple[Node, ...]]
-) -> list[tuple[tuple[int, ...], Node]]:
+    graph: NodeGraph, groups: Iterable[Sequence[int]], frozen: set[int], refused: set[tuple[FusedNode, ...]]
+) -> list[tuple[tuple[int, ...], FusedNode]]:
     """Fuse disjoint groups; what is proved for one stays true when another is fused.
 
     ``refused`` remembers groups that failed, because fusing their surroundings seldom changes the answer.
     """
     taken = set(frozen)
-    fused: list[tuple[tuple[int, ...], Node]] = []
+    fused: list[tuple[tuple[int, ...], FusedNode]] = []
     for group in groups:
         if not taken.isdisjoint(group):
             continue

@@ -45,7 +45,7 @@ MOST_REACHABILITY_NODES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class FusedNode:
     """One operator, or several that run back to back as one.
 
     Attributes
@@ -68,10 +68,10 @@ class Node:
     inplace_ok: bool
 
 
-def single_nodes(problem: MemoryOrdering, instance: OrderingInstance) -> list[Node]:
+def single_nodes(problem: MemoryOrdering, instance: OrderingInstance) -> list[FusedNode]:
     """A node for every operator."""
     return [
-        Node(
+        FusedNode(
             members=(v,),
             reads=tuple(instance.reads[v].tolist()),
             writes=tuple(instance.writes[v].tolist()),
@@ -101,7 +101,7 @@ class NodeGraph:
         One topological order of the nodes, and the position of every node in it.
     """
 
-    def __init__(self, nodes: Sequence[Node], instance: OrderingInstance, in_place: InPlace) -> None:
+    def __init__(self, nodes: Sequence[FusedNode], instance: OrderingInstance, in_place: InPlace) -> None:
         self.nodes = tuple(nodes)
         self.in_place = in_place
         self.size: list[int] = instance.size.tolist()
@@ -150,7 +150,7 @@ class NodeGraph:
                     work.append(j)
         return sorted(found, key=self.position.__getitem__)
 
-    def candidates(self, node: Node) -> tuple[int, ...]:
+    def candidates(self, node: FusedNode) -> tuple[int, ...]:
         """Storages that a node may overwrite when they die in its step."""
         if self.in_place == "none" or not node.inplace_ok:
             return ()
@@ -160,7 +160,7 @@ class NodeGraph:
 
 
 def problem_of(
-    problem: MemoryOrdering, instance: OrderingInstance, nodes: Sequence[Node], kept: BoolArray
+    problem: MemoryOrdering, instance: OrderingInstance, nodes: Sequence[FusedNode], kept: BoolArray
 ) -> MemoryOrdering:
     """Some nodes as an ordering problem of their own; an operator stands for each of them, in this order.
 
@@ -212,7 +212,7 @@ def problem_of(
     )
 
 
-def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Node | None:
+def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> FusedNode | None:
     """One node that replaces several without changing the least peak; None if that is not proved.
 
     Not fused: groups with more than ``most_states`` inner states, groups in which an in-place result may overwrite an
@@ -332,12 +332,12 @@ class _Inner:
         return order, peak, lowest
 
 
-def _as_node(graph: NodeGraph, order: Sequence[int], peak: int) -> Node | None:
+def _as_node(graph: NodeGraph, order: Sequence[int], peak: int) -> FusedNode | None:
     """The group as one operator whose step needs ``peak`` bytes beyond those live before it; None if impossible."""
     inner, inside = [graph.nodes[k] for k in order], set(order)
     made = {s: None for node in inner for s in node.writes}
     writes = tuple(s for s in made if graph.kept[s] or any(reader not in inside for reader in graph.readers[s]))
-    node = Node(
+    node = FusedNode(
         members=tuple(v for each in inner for v in each.members),
         reads=tuple(dict.fromkeys(s for each in inner for s in each.reads if s not in made)),
         writes=writes,

@@ -14,7 +14,7 @@ from opweave.formulations.modeling.rows import (
     FEASIBILITY,
     INFINITE,
     LARGEST_COEFFICIENT,
-    Block,
+    RowBlock,
     RowFamily,
     join_blocks,
     refuse,
@@ -50,7 +50,7 @@ class MatrixModel:
     lower: FloatArray
     upper: FloatArray
     whole: BoolArray
-    rows: Block
+    rows: RowBlock
     names: Sequence[str]
 
     @property
@@ -146,7 +146,7 @@ class Program:
         result[self.column[there]] = values[: len(there)][there]
         return result
 
-    def block(self, rows: Sequence[Row]) -> Block:
+    def block(self, rows: Sequence[Row]) -> RowBlock:
         """Convert rows over the model's columns to rows of the program."""
         collected = RowFamily()
         for row in rows:
@@ -195,7 +195,7 @@ def of_arrays(matrix: MatrixModel) -> LinearModel:
     return model
 
 
-def rows_of(model: LinearModel) -> Block:
+def rows_of(model: LinearModel) -> RowBlock:
     """All rows of a model without coefficients of 0.
 
     Raises
@@ -208,7 +208,7 @@ def rows_of(model: LinearModel) -> Block:
     return without_zeros(join_blocks(list(blocks.values()), names))
 
 
-def without_zeros(block: Block) -> Block:
+def without_zeros(block: RowBlock) -> RowBlock:
     """The rows without coefficients of 0, and without rows that always hold.
 
     Raises
@@ -233,7 +233,7 @@ def without_zeros(block: Block) -> Block:
     np.cumsum(left[stays], out=start[1:])
     chosen, known = np.flatnonzero(stays), block.names
     names = [known[index] for index in chosen.tolist()]
-    return Block(start, block.index[kept], block.value[kept], block.lower[stays], block.upper[stays], names)
+    return RowBlock(start, block.index[kept], block.value[kept], block.lower[stays], block.upper[stays], names)
 
 
 def whole_bounds(

@@ -21,7 +21,7 @@ from opweave.formulations.formulation import Formulation, ProblemT, SolutionT
 from opweave.formulations.modeling.arrays import MatrixModel, Program, TriviallyInfeasibleError, whole_bounds
 from opweave.formulations.modeling.linear import WORDS, Linear, Row, missing_handle, with_names_checked
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Block
+from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, RowBlock
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
@@ -91,7 +91,7 @@ class PyomoView:
             made.domain = (Binary if binary else Integers) if whole[column] else Reals
             made.lower, made.upper = _side(low[column]), _side(high[column])
 
-    def _write_rows(self, name: str, block: Block, done: int) -> None:
+    def _write_rows(self, name: str, block: RowBlock, done: int) -> None:
         from pyomo.core.expr.numeric_expr import LinearExpression
         from pyomo.environ import Constraint
 
@@ -228,7 +228,7 @@ def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
     rhs = np.asarray(form.rhs, dtype=np.float64)
     sparse = form.A.tocsr()
     sparse.eliminate_zeros()
-    rows = Block(
+    rows = RowBlock(
         start=sparse.indptr.astype(np.int32),
         index=sparse.indices.astype(np.int32),
         value=sparse.data.astype(np.float64),

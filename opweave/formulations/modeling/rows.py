@@ -29,7 +29,7 @@ FEASIBILITY = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class RowBlock:
     """Rows ``lower <= A x <= upper`` in compressed sparse row format.
 
     Attributes
@@ -52,7 +52,7 @@ class Block:
     def __len__(self) -> int:
         return len(self.lower)
 
-    def joined(self, other: Block) -> Block:
+    def joined(self, other: RowBlock) -> RowBlock:
         """These rows, followed by those of another block of the same model."""
         return join_blocks((self, other), [*self.names, *other.names])
 
@@ -128,7 +128,7 @@ class RowFamily:
         self._check_time = check_time
         self._count = 0
         self._written: list[Row] = []
-        self._finished: list[Block] = []
+        self._finished: list[RowBlock] = []
 
     def __len__(self) -> int:
         return self._count
@@ -151,7 +151,7 @@ class RowFamily:
         self._written.append(row)
         self._count += 1
 
-    def extend(self, block: Block) -> None:
+    def extend(self, block: RowBlock) -> None:
         """Add all rows of a block."""
         self._finish()
         self._finished.append(block)
@@ -165,7 +165,7 @@ class RowFamily:
         start = np.cumsum([0, *(len(row.terms) for row in rows)]).astype(np.int32)
         entries = int(start[-1])
         self._finished.append(
-            Block(
+            RowBlock(
                 start=start,
                 index=np.fromiter(chain.from_iterable(row.terms for row in rows), np.int32, entries),
                 value=np.fromiter(chain.from_iterable(row.terms.values() for row in rows), np.float64, entries),
@@ -175,18 +175,18 @@ class RowFamily:
             )
         )
 
-    def block(self) -> Block:
+    def block(self) -> RowBlock:
         """All rows so far, without names."""
         self._finish()
         self._finished = [join_blocks(self._finished)]
         return self._finished[0]
 
 
-def join_blocks(blocks: Sequence[Block], names: Sequence[str] = ()) -> Block:
+def join_blocks(blocks: Sequence[RowBlock], names: Sequence[str] = ()) -> RowBlock:
     """All rows of several blocks of one model."""
     lengths = np.concatenate([np.zeros(1, dtype=np.int64), *(np.diff(block.start) for block in blocks)])
     empty = np.zeros(0)
-    return Block(
+    return RowBlock(
         start=np.cumsum(lengths).astype(np.int32),
         index=np.concatenate([empty.astype(np.int32), *(block.index for block in blocks)]),
         value=np.concatenate([empty, *(block.value for block in blocks)]),

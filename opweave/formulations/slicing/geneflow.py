@@ -24,7 +24,7 @@ CONSTRAINTS = ("cv1, cv2: x[0] = 0", "cv3, cv4: x[n] = length", "cv5: x[j - 1] <
 """The columns of ``G``; a row is legal if none is above 0."""
 
 
-class Parts(NamedTuple):
+class PartRanges(NamedTuple):
     """The parts [first, end) of one operator in many rows. Shape (rows, devices)."""
 
     first: IntArray
@@ -113,7 +113,7 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
         """Latency, surplus parts, and bytes over the devices' memory, of all rows."""
         instance, rows = self.instance, len(cuts)
         latency, surplus, over = np.zeros(rows), np.zeros(rows, dtype=np.int64), np.zeros(rows)
-        parts = [Parts(each[:, :-1], each[:, 1:]) for each in cuts.transpose(1, 0, 2)]
+        parts = [PartRanges(each[:, :-1], each[:, 1:]) for each in cuts.transpose(1, 0, 2)]
         weights = [self._weights(v, each) for v, each in enumerate(parts)]
         live = np.zeros((rows, self.devices), dtype=np.int64) + (sum(weights) if instance.resident else 0)
         most = live
@@ -136,7 +136,7 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
         over += np.maximum(0.0, most - instance.capacity.astype(np.float64)).sum(axis=1)
         return latency, surplus, over
 
-    def _received(self, e: int, v: int, parts: list[Parts]) -> tuple[FloatArray, IntArray]:
+    def _received(self, e: int, v: int, parts: list[PartRanges]) -> tuple[FloatArray, IntArray]:
         """Flow e to operator v: seconds and bytes of every device."""
         instance, j, t = self.instance, int(self.instance.producer[e]), self.instance.tensor[e]
         part, by_rows, cell = parts[v], self.mode[v] == ROWS, instance.cell[t]
@@ -161,7 +161,7 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
         seconds = np.where(sent * cell > 0, instance.latency + sent * cell / rate, 0.0)
         return seconds, cells * cell
 
-    def _needed(self, e: int, v: int, part: Parts) -> tuple[IntArray, IntArray]:
+    def _needed(self, e: int, v: int, part: PartRanges) -> tuple[IntArray, IntArray]:
         """The rows or channels [first, end) of flow e that every part of operator v needs."""
         instance, t = self.instance, self.instance.tensor[e]
         if self.mode[v] == ROWS:
@@ -172,19 +172,19 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
         first = np.clip(part.first // wide * deep - offset, 0, most)
         return first, np.minimum(most, -(-part.end // wide) * deep - offset)
 
-    def _computed(self, v: int, part: Parts) -> FloatArray:
+    def _computed(self, v: int, part: PartRanges) -> FloatArray:
         """Y(x[j] - x[j - 1]): seconds that every device computes."""
         able = np.isfinite(self.instance.intercept[v])
         fixed, slope = (np.where(able, each[v], 0.0) for each in (self.instance.intercept, self.instance.slope))
         return np.where(part.size > 0, fixed + slope / self.length[v] * part.size, 0.0)
 
-    def _weights(self, v: int, part: Parts) -> IntArray:
+    def _weights(self, v: int, part: PartRanges) -> IntArray:
         """Bytes of the weights that every device needs: a share along the channels, all of them along the rows."""
         weight = self.instance.weight[v]
         share = -(-weight * part.size // self.length[v]) if self.mode[v] == CHANNELS else weight
         return np.where(part.size > 0, share, 0)
 
-    def _held(self, t: int, v: int, part: Parts) -> IntArray:
+    def _held(self, t: int, v: int, part: PartRanges) -> IntArray:
         """Bytes of a tensor that every device has made."""
         rows, channels, cell = self.instance.rows[t], self.instance.channels[t], self.instance.cell[t]
         if self.mode[v] == CHANNELS:

@@ -13,7 +13,7 @@ from opweave.formulations.modeling.intervals import WholeProgram
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import Waits, waits_in
 from opweave.formulations.modeling.pyomo import PyomoView
-from opweave.formulations.modeling.rows import FEASIBILITY, Block
+from opweave.formulations.modeling.rows import FEASIBILITY, RowBlock
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
@@ -163,7 +163,7 @@ class Task:
             if bound is None or bound > objective - 1.0:
                 self.bound(objective)
 
-    def missing_rows(self) -> Block:
+    def missing_rows(self) -> RowBlock:
         """Rows that reported solutions violate and that the engine has not received yet."""
         assert isinstance(self.program, Program)
         late, self._late = self._late, []

@@ -20,7 +20,7 @@ from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.evolution.encoding import Encoding, Judged, keys_of
 from opweave.solvers.evolution.solver import register_pymoo
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device
-from opweave.solvers.pipeline.plans import Plan, attempt, value_of
+from opweave.solvers.pipeline.plans import PipelinePlan, attempt, value_of
 from opweave.solvers.rules import plans_of
 
 IDLE = 0.5
@@ -43,7 +43,7 @@ class PipelineEncoding(Encoding):
             before = np.concatenate([np.zeros((len(unknown), 1)), np.cumsum(unknown, axis=1)], axis=1)
             self._lacking = before[:, instance.position]  # operators without a time before each point
 
-    def plan(self, row: FloatArray) -> Plan:
+    def plan(self, row: FloatArray) -> PipelinePlan:
         """The stages that a row stands for."""
         devices = len(self.instance.devices)
         wanted = np.maximum(row[devices:] - IDLE, 0.0)
@@ -53,7 +53,7 @@ class PipelineEncoding(Encoding):
         shares = np.cumsum(wanted[order])
         ends = np.rint(shares / shares[-1] * self.instance.last).astype(np.int64)
         taking = np.diff(ends, prepend=0) > 0
-        return Plan(tuple(ends[taking][:-1].tolist()), tuple(order[taking].tolist()))
+        return PipelinePlan(tuple(ends[taking][:-1].tolist()), tuple(order[taking].tolist()))
 
     def decode(self, row: FloatArray) -> Stages:
         """The stages of a row."""
@@ -83,7 +83,7 @@ class PipelineEncoding(Encoding):
         judged = np.asarray([self._judged(self.plan(row)) for row in rows]).reshape(len(rows), 1 + len(self.limits))
         return Judged(judged[:, 0], judged[:, 1:])
 
-    def _judged(self, plan: Plan) -> tuple[float, ...]:
+    def _judged(self, plan: PipelinePlan) -> tuple[float, ...]:
         """The objective, and by how much the plan breaks each limit."""
         instance, count = self.instance, len(plan.devices)
         stages = list(zip(plan.devices, [0, *plan.cuts], [*plan.cuts, instance.last], strict=True))

@@ -102,7 +102,7 @@ class Layers:
         return False
 
 
-class Blocks(Layers):
+class BlockSearch(Layers):
     """The search on one chain of operators."""
 
     def __init__(self, problem: Placement, instance: PlacementInstance, arrays: PlacementArrays) -> None:

@@ -68,7 +68,7 @@ def stretches(sequence: Sequence[int], longest: int = LONGEST_PERIOD) -> list[St
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Module:
+class ModuleClass:
     """One class of equal modules and its options.
 
     Attributes
@@ -100,7 +100,7 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chain:
+class ModuleChain:
     """A placement as a chain of modules.
 
     Attributes
@@ -125,7 +125,7 @@ class Chain:
 
     order: IntArray
     cuts: IntArray
-    modules: list[Module]
+    modules: list[ModuleClass]
     classes: list[int]
     stretches: list[Stretch]
     first_seconds: FloatArray
@@ -185,7 +185,7 @@ class _Parts(NamedTuple):
         return self.seconds.tobytes(), self.bytes.tobytes(), tuple(self.flows), *self[3:]
 
 
-def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = ()) -> Chain | None:
+def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = ()) -> ModuleChain | None:
     """Lower a placement to a chain; None if operators may run side by side, or a module has too many options."""
     order = topological_order(instance.after)
     position = np.argsort(order)
@@ -200,7 +200,7 @@ def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = ()) -> Chain
         return None
     own, held, sizes = _bytes_of(instance)
     marks: dict[tuple[object, ...], int] = {}
-    modules: list[Module] = []
+    modules: list[ModuleClass] = []
     classes = []
     for begin, end in pairwise(cuts.tolist()):
         members, tied = order[begin + 1 : end + 1], instance.cluster[order[begin : end + 1]].tolist()
@@ -225,7 +225,7 @@ def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = ()) -> Chain
     if sum(len(modules[number].seconds) for number in places) > MOST_COLUMNS:
         return None
     v = int(order[0])
-    return Chain(
+    return ModuleChain(
         order=order,
         cuts=cuts,
         modules=modules,
@@ -288,7 +288,7 @@ def _flows_of(
     return sorted(zip(made.tolist(), read.tolist(), instance.size[flows].tolist(), strict=True))
 
 
-def _module(instance: PlacementInstance, parts: _Parts, device: IntMatrix) -> Module:
+def _module(instance: PlacementInstance, parts: _Parts, device: IntMatrix) -> ModuleClass:
     """All options of a module that are not worse than another one in every respect."""
     count, devices = len(parts.bytes), len(instance.devices)
     ends = np.zeros((len(device), count + 1))
@@ -307,7 +307,7 @@ def _module(instance: PlacementInstance, parts: _Parts, device: IntMatrix) -> Mo
     keep = np.flatnonzero(np.isfinite(ends[:, -1]) & (taken <= instance.capacity).all(axis=1))
     takes = np.hstack([each[keep] for each in (taken, *needs)])
     keep = keep[_undominated(device[keep], ends[keep, -1], takes)]
-    return Module(device[keep], ends[keep, -1], parts.bytes, shared)
+    return ModuleClass(device[keep], ends[keep, -1], parts.bytes, shared)
 
 
 def _undominated(device: IntMatrix, seconds: FloatArray, takes: IntMatrix) -> IntArray:

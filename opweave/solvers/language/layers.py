@@ -22,8 +22,8 @@ from opweave.problems.constraints import Constraint, means
 from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
-from opweave.solvers.language.blocks import Blocks
-from opweave.solvers.language.chain import Chain, chain_of
+from opweave.solvers.language.blocks import BlockSearch
+from opweave.solvers.language.chain import ModuleChain, chain_of
 from opweave.solvers.language.program import CountProgram
 from opweave.solvers.linear import minimise, proved_value
 from opweave.solvers.placement.arrays import arrays_of
@@ -65,7 +65,7 @@ TARGET = "layers"
 class Counting:
     """The search on one chain."""
 
-    def __init__(self, problem: Placement, instance: PlacementInstance, chain: Chain, run: Run) -> None:
+    def __init__(self, problem: Placement, instance: PlacementInstance, chain: ModuleChain, run: Run) -> None:
         self.problem, self.instance, self.chain, self.run = problem, instance, chain, run
         self.arrays = arrays_of(instance, problem)
         self.program = CountProgram(chain)
@@ -102,7 +102,7 @@ class Counting:
         """Cut the layers into blocks if a rule asks for them, or fill the devices; whether there may be a plan."""
         rules = [rule for rule in self.problem.constraints if means(rule, Beside, InOrder)]
         if any(means(rule, InOrder) for rule in rules):
-            plans, none = Blocks(self.problem, self.instance, self.arrays).plans()
+            plans, none = BlockSearch(self.problem, self.instance, self.arrays).plans()
             for device in filter(partial(fits, self.arrays), plans):
                 self._take(device)
             return not none
@@ -165,7 +165,7 @@ class Counting:
         return max(0.0, min(proof.bound * unit, ceiling))
 
 
-def _options_in_order(chain: Chain, program: CountProgram, point: IntArray) -> tuple[int, list[int]]:
+def _options_in_order(chain: ModuleChain, program: CountProgram, point: IntArray) -> tuple[int, list[int]]:
     """The first operator's device, and the option of every module, for counts that are a walk.
 
     Each stretch is a trail (Hierholzer) from the device where it begins to the one where it ends. At every step, an

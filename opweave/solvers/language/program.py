@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from opweave.problems.arrays import NO_LIMIT, IntArray
-from opweave.solvers.language.chain import Chain
+from opweave.solvers.language.chain import ModuleChain
 from opweave.solvers.linear import LinearProgram, SparseRows
 
 FULL = 100.0
@@ -54,7 +54,7 @@ class CountProgram:
         For every stretch and place: columns. Shape (operators of the module, devices).
     """
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: ModuleChain) -> None:
         self.chain = chain
         self.ceiling = np.inf
         self.unit = chain.longest / SECONDS or 1.0

@@ -18,7 +18,7 @@ from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_layout.baselines import (
     FIRST_GAP,
-    Blocks,
+    LayoutArrays,
     blocks_of,
     both_ways,
     gap_for,
@@ -45,7 +45,7 @@ MOST_MEETINGS = 1_000_000
 """Most pairs of blocks that live at the same time with which layouts are annealed."""
 
 
-class Moves(NamedTuple):
+class MoveTables(NamedTuple):
     """What moves need to know beside the blocks, whose last pool is what is outside of all.
 
     Attributes
@@ -67,7 +67,7 @@ class Moves(NamedTuple):
     free: IntArray
 
 
-def moves_of(instance: LayoutInstance) -> tuple[Blocks, Moves] | None:
+def moves_of(instance: LayoutInstance) -> tuple[LayoutArrays, MoveTables] | None:
     """The blocks and moves of an instance; None if too many blocks live at the same time, or none may be moved."""
     alone = np.bincount(instance.team, minlength=1)[instance.team] == 1
     free = alone & (instance.fixed < 0) & instance.solid & (instance.allowed.sum(axis=1) > 1)
@@ -86,16 +86,16 @@ def moves_of(instance: LayoutInstance) -> tuple[Blocks, Moves] | None:
         prefer=prefer,
     )
     seconds = np.concatenate([seconds, outside[:, None]], axis=1)
-    return blocks, Moves(meets.start, meets.items, seconds, np.flatnonzero(free), free.astype(np.int64))
+    return blocks, MoveTables(meets.start, meets.items, seconds, np.flatnonzero(free), free.astype(np.int64))
 
 
-def within_pools(blocks: Blocks) -> Blocks:
+def within_pools(blocks: LayoutArrays) -> LayoutArrays:
     """The same blocks, none of which may stand outside of the pools."""
     outside = blocks.prefer == len(blocks.capacity) - 1
     return blocks._replace(prefer=np.where(outside, NOWHERE, blocks.prefer))
 
 
-class State(NamedTuple):
+class LayoutState(NamedTuple):
     """A layout, the best one so far, the blocks that a move has lifted and where they stood, and memory.
 
     Offsets are without meaning in pools without limit. All arrays have shape (blocks,), but for those of what was
@@ -112,15 +112,15 @@ class State(NamedTuple):
     near: IntArray
 
 
-def state_of(pool: IntArray, offset: IntArray) -> State:
+def state_of(pool: IntArray, offset: IntArray) -> LayoutState:
     """The state that begins with a layout."""
     lifted, from_pool, from_offset = np.zeros((3, MOST_MOVED), dtype=np.int64)
     best, near = (pool.copy(), offset.copy()), np.zeros(len(pool) + 1, dtype=np.int64)
-    return State(pool.copy(), offset.copy(), *best, lifted, from_pool, from_offset, near)
+    return LayoutState(pool.copy(), offset.copy(), *best, lifted, from_pool, from_offset, near)
 
 
 @helper
-def _near(moves: Moves, j: int, p: int, now: State) -> int:
+def _near(moves: MoveTables, j: int, p: int, now: LayoutState) -> int:
     """Write the blocks that meet block j in a pool to ``near``, by offset; return their number."""
     used = 0
     for e in range(moves.meets_start[j], moves.meets_start[j + 1]):
@@ -132,7 +132,7 @@ def _near(moves: Moves, j: int, p: int, now: State) -> int:
 
 
 @helper
-def _beside(blocks: Blocks, j: int, p: int, luck: float, now: State, used: int) -> int:
+def _beside(blocks: LayoutArrays, j: int, p: int, luck: float, now: LayoutState, used: int) -> int:
     """An offset of block j: the lowest, the highest, or right above or below one near it; it may be out of bounds."""
     size, step, chosen = blocks.size[j], blocks.step[j, p], int(luck * (2 * used + 2))
     if chosen == 0:
@@ -146,7 +146,7 @@ def _beside(blocks: Blocks, j: int, p: int, luck: float, now: State, used: int) 
 
 
 @helper
-def _put(blocks: Blocks, moves: Moves, j: int, now: State) -> bool:
+def _put(blocks: LayoutArrays, moves: MoveTables, j: int, now: LayoutState) -> bool:
     """Put a lifted block into the first gap of the fastest pool with one; False if there is none."""
     for k in range(blocks.prefer.shape[1]):
         p = blocks.prefer[j, k]
@@ -162,7 +162,9 @@ def _put(blocks: Blocks, moves: Moves, j: int, now: State) -> bool:
 
 
 @helper
-def _take(blocks: Blocks, moves: Moves, j: int, p: int, draws: FloatMatrix, move: int, now: State) -> int:
+def _take(
+    blocks: LayoutArrays, moves: MoveTables, j: int, p: int, draws: FloatMatrix, move: int, now: LayoutState
+) -> int:
     """Lift block j and put it into a pool, and lift what is in its way; return the number lifted, 0 for no move."""
     at, used, size = 0, 0, blocks.size[j]
     if blocks.capacity[p] < NO_LIMIT:
@@ -192,7 +194,7 @@ def _take(blocks: Blocks, moves: Moves, j: int, p: int, draws: FloatMatrix, move
 
 
 @helper
-def _resettle(blocks: Blocks, moves: Moves, count: int, most: float, now: State) -> float:
+def _resettle(blocks: LayoutArrays, moves: MoveTables, count: int, most: float, now: LayoutState) -> float:
     """Put what was lifted elsewhere; return the change of all seconds, inf if it would be ``most`` or more."""
     seconds, j = moves.seconds, now.lifted[0]
     change = seconds[j, now.pool[j]] - seconds[j, now.lifted_pool[0]]
@@ -208,7 +210,7 @@ def _resettle(blocks: Blocks, moves: Moves, count: int, most: float, now: State)
 
 
 @loop
-def displace(blocks: Blocks, moves: Moves, draws: FloatMatrix, heat: FloatArray, now: State) -> float:
+def displace(blocks: LayoutArrays, moves: MoveTables, draws: FloatMatrix, heat: FloatArray, now: LayoutState) -> float:
     """Anneal a layout in place.
 
     ``draws`` are random numbers in [0, 1), shape (moves, DRAWS), and ``heat`` is the temperature of every move in
@@ -261,7 +263,7 @@ class Annealing:
         Receives layouts; its best one is where a round begins.
     """
 
-    def __init__(self, problem: MemoryLayout, blocks: Blocks, moves: Moves, run: Run) -> None:
+    def __init__(self, problem: MemoryLayout, blocks: LayoutArrays, moves: MoveTables, run: Run) -> None:
         self.problem, self.run, self.instance = problem, run, lower(problem)
         self.blocks, self.moves = blocks, moves
         self._outside = len(self.instance.capacity)

@@ -35,7 +35,7 @@ FORGET = 64
 """Number of blocks after which those that have ended are dropped."""
 
 
-class Blocks(NamedTuple):
+class LayoutArrays(NamedTuple):
     """Blocks and pools as the loops need them.
 
     Attributes
@@ -67,13 +67,13 @@ class Blocks(NamedTuple):
     prefer: IntMatrix
 
 
-def blocks_of(instance: LayoutInstance) -> Blocks:
+def blocks_of(instance: LayoutInstance) -> LayoutArrays:
     """The blocks of an instance; each tries its cheapest pool first, of these the fastest."""
     apart = both_ways(len(instance), instance.apart[:, 0], instance.apart[:, 1])
     seconds = np.where(instance.allowed, instance.seconds, np.inf)
     order = np.lexsort((seconds, np.where(instance.allowed, instance.price, np.inf)), axis=1)
     prefer = np.where(np.take_along_axis(instance.allowed, order, axis=1), order, NOWHERE).astype(np.int64)
-    return Blocks(
+    return LayoutArrays(
         begin=instance.begin,
         end=instance.end,
         size=np.where(instance.end > instance.begin, instance.bytes, 0),
@@ -108,7 +108,7 @@ def place(
     waste
         As :data:`WASTE`.
     prefer
-        As in :class:`Blocks`; None for the fastest pool first.
+        As in :class:`LayoutArrays`; None for the fastest pool first.
     """
     blocks, count = blocks_of(instance), len(instance)
     if prefer is not None:
@@ -131,7 +131,7 @@ def rounded(value: int, step: int) -> int:
 
 @helper
 def gap_for(
-    blocks: Blocks, j: int, p: int, offset: IntArray, standing: IntArray, used: int, gap: int, waste: float
+    blocks: LayoutArrays, j: int, p: int, offset: IntArray, standing: IntArray, used: int, gap: int, waste: float
 ) -> int:
     """Where block j goes in pool p, whose blocks ``standing[:used]`` are sorted by offset; ``NOWHERE`` if nowhere."""
     begin, end, size = blocks.begin, blocks.end, blocks.size
@@ -189,7 +189,7 @@ def stand(offset: IntArray, standing: IntArray, count: int, j: int, at: int) -> 
 
 
 @helper
-def is_welcome(blocks: Blocks, j: int, p: int, pool: IntArray) -> bool:
+def is_welcome(blocks: LayoutArrays, j: int, p: int, pool: IntArray) -> bool:
     """Whether no block stands in a pool that block j must not share."""
     welcome = True
     for e in range(blocks.apart_start[j], blocks.apart_start[j + 1]):
@@ -199,7 +199,7 @@ def is_welcome(blocks: Blocks, j: int, p: int, pool: IntArray) -> bool:
 
 @loop
 def fit(
-    blocks: Blocks,
+    blocks: LayoutArrays,
     order: IntArray,
     earliest: IntArray,
     gap: int,

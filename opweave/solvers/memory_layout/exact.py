@@ -21,7 +21,7 @@ from opweave.solvers.memory_layout.baselines import solve_baselines
 from opweave.solvers.memory_layout.bounds import height_bound
 from opweave.solvers.memory_layout.ejection import ejected, steps_of
 from opweave.solvers.memory_layout.plans import Places, report
-from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Decision, pack
+from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Packing, pack
 from opweave.solvers.memory_layout.sections import (
     PLAIN_TURNS,
     PORTFOLIO,
@@ -72,7 +72,7 @@ def widening(space: Space) -> tuple[IntArray, IntArray, IntArray]:
     return lows, highs, begun - ended
 
 
-def grown(space: Space, height: int, seed: int, share: float, tries: int, should_stop: Callable[[], bool]) -> Decision:
+def grown(space: Space, height: int, seed: int, share: float, tries: int, should_stop: Callable[[], bool]) -> Packing:
     """Look for offsets within a height, from a window around the peak outward.
 
     Parameters
@@ -107,7 +107,7 @@ def grown(space: Space, height: int, seed: int, share: float, tries: int, should
             decision = _packed(space, rows, (low, high), height, seed, tries, should_stop)
             states += decision.states
             if decision.offset is None:
-                return Decision(decision.answer, None, states)
+                return Packing(decision.answer, None, states)
             offset[rows] = decision.offset
         elif new:
             steps = STEPS * max(new, LEAST_NEW)
@@ -115,10 +115,10 @@ def grown(space: Space, height: int, seed: int, share: float, tries: int, should
             window = window_of(space, rows, low, high, members=False)
             found = ejected(window, offset[rows], height, seed, steps, should_stop)
             if found is None:
-                return Decision(UNDECIDED, None, states)
+                return Packing(UNDECIDED, None, states)
             offset[rows] = found
         if at == last:
-            return Decision(FOUND, offset, states)
+            return Packing(FOUND, offset, states)
         most = WIDENED * counts[at]
         at = min(last, max(at + 1, int(np.searchsorted(counts, most, side="right")) - 1))
 
@@ -131,7 +131,7 @@ def _packed(
     seed: int,
     tries: int,
     should_stop: Callable[[], bool],
-) -> Decision:
+) -> Packing:
     """Pack some sections from ``low`` to before ``high``, by a number of choices, with little going back.
 
     What lives through all of them may as well lie at the bottom: the gaps between such storages may be joined to one.
@@ -146,17 +146,17 @@ def _packed(
     stand[np.flatnonzero(through)[longest]] = np.cumsum(space.size[bottom][longest]) - space.size[bottom][longest]
     base = int(space.size[bottom].sum())
     if base > height or not len(rest):
-        return Decision(REFUTED, None, 0) if base > height else Decision(FOUND, stand, 0)
+        return Packing(REFUTED, None, 0) if base > height else Packing(FOUND, stand, 0)
     inside, states = window_of(space, rest, low, high), 0
     for choice in islice(_various(inside, seed), tries):
         decision = pack(inside, height - base, choice, len(rest) + BACKTRACKS, should_stop)
         states += decision.states
         if decision.offset is not None:
             stand[~through] = base + decision.offset
-            return Decision(FOUND, stand, states)
+            return Packing(FOUND, stand, states)
         if decision.answer == REFUTED or should_stop():
-            return Decision(decision.answer, None, states)
-    return Decision(UNDECIDED, None, states)
+            return Packing(decision.answer, None, states)
+    return Packing(UNDECIDED, None, states)
 
 
 def _various(space: Space, seed: int) -> Iterator[Choice]:

@@ -69,7 +69,7 @@ FAILED, CHANGED, EXHAUSTED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Packing:
     """Answer of :func:`pack`: FOUND with offsets, REFUTED, or UNDECIDED, and the number of states visited."""
 
     answer: int
@@ -98,7 +98,7 @@ class _Path(NamedTuple):
     nodes: IntMatrix
 
 
-def pack(space: Space, height: int, choice: Choice, budget: int, should_stop: Callable[[], bool]) -> Decision:
+def pack(space: Space, height: int, choice: Choice, budget: int, should_stop: Callable[[], bool]) -> Packing:
     """Look for offsets such that all storages lie below ``height``.
 
     Parameters
@@ -129,7 +129,7 @@ def pack(space: Space, height: int, choice: Choice, budget: int, should_stop: Ca
         return answer != RESTING
 
     over = in_pieces(go_on, budget, should_stop)
-    return Decision(answer if over else UNDECIDED, now.offset if answer == FOUND else None, int(now.scalars[NODE]))
+    return Packing(answer if over else UNDECIDED, now.offset if answer == FOUND else None, int(now.scalars[NODE]))
 
 
 @helper

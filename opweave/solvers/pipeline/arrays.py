@@ -54,7 +54,7 @@ class PipelineArrays(NamedTuple):
     most: int
 
 
-class Window(NamedTuple):
+class WalkWindow(NamedTuple):
     """The stages and transfers that a threshold allows.
 
     Attributes
@@ -171,7 +171,7 @@ def seconds_between(arrays: PipelineArrays, point: int, source: int, target: int
 def open_window(
     arrays: PipelineArrays, stage_limit: float, link_limit: float, end: IntMatrix, links: IntMatrix
 ) -> None:
-    """Fill the arrays of a :class:`Window`."""
+    """Fill the arrays of a :class:`WalkWindow`."""
     devices, points = arrays.reach.shape
     for v in range(devices):
         last = 0
@@ -194,10 +194,10 @@ def open_window(
             links[b, v] = low
 
 
-def window_at(arrays: PipelineArrays, stage_limit: float, link_limit: float) -> Window:
+def window_at(arrays: PipelineArrays, stage_limit: float, link_limit: float) -> WalkWindow:
     """The window for limits on stages and on transfers."""
     devices, points = arrays.reach.shape
-    window = Window(np.zeros((devices, points), dtype=np.int64), np.zeros((points, devices), dtype=np.int64))
+    window = WalkWindow(np.zeros((devices, points), dtype=np.int64), np.zeros((points, devices), dtype=np.int64))
     open_window(arrays, stage_limit, link_limit, window.end, window.links)
     return window
 
@@ -236,7 +236,7 @@ class Times:
         middle = math.sqrt(first * last) if first > 0.0 else 0.5 * last
         return min(max(self.below(math.nextafter(middle, math.inf)), first), last)
 
-    def _beside(self, window: Window, step: int) -> FloatArray:
+    def _beside(self, window: WalkWindow, step: int) -> FloatArray:
         """The longest stages and transfers within a window (step 0), or the shortest ones beyond it (1)."""
         arrays, found = self.arrays, [np.zeros(0)]
         if self.stages:

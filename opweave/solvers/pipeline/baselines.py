@@ -15,7 +15,7 @@ from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance
 from opweave.formulations.pipeline.partition_graph import smallest_reach
 from opweave.problems.arrays import NO_LIMIT
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.solvers.pipeline.plans import Plan, carry_out, is_valid, value_of
+from opweave.solvers.pipeline.plans import PipelinePlan, carry_out, is_valid, value_of
 from opweave.solvers.rules import NoPlanError, register_rule
 
 TRIES = 50
@@ -27,15 +27,15 @@ NOT_EVERYWHERE = "some piece of the model cannot run on every device or exceeds 
 """Why there are no partitions."""
 
 
-def one_device(instance: PipelineInstance, _seed: int) -> Plan:
+def one_device(instance: PipelineInstance, _seed: int) -> PipelinePlan:
     """The fastest single device that may run and holds everything."""
     able = instance.reach[:, 0] == instance.last
     if not able.any():
         raise NoPlanError("no single device may run the whole model and holds it")
-    return Plan((), (int(np.argmin(np.where(able, instance.elapsed[:, -1], np.inf))),))
+    return PipelinePlan((), (int(np.argmin(np.where(able, instance.elapsed[:, -1], np.inf))),))
 
 
-def random_split(instance: PipelineInstance, seed: int) -> Plan:
+def random_split(instance: PipelineInstance, seed: int) -> PipelinePlan:
     """A random device, a random part that fits on it, and so on; the first of 50 attempts that succeeds."""
     random = np.random.default_rng(seed)
     for _ in range(TRIES):
@@ -49,13 +49,13 @@ def random_split(instance: PipelineInstance, seed: int) -> Plan:
             cuts.append(point)
             if point == instance.last:
                 break
-        plan = Plan(tuple(cuts[:-1]), tuple(devices))
+        plan = PipelinePlan(tuple(cuts[:-1]), tuple(devices))
         if cuts and point == instance.last and is_valid(instance, plan):
             return plan
     raise NoPlanError(f"none of {TRIES} random splits succeeded within the devices' memory and links")
 
 
-def joint_greedy(instance: PipelineInstance, _seed: int) -> Plan:
+def joint_greedy(instance: PipelineInstance, _seed: int) -> PipelinePlan:
     """Start from every device in turn, take the smallest transfer that fits over the fastest link; keep the best plan.
 
     The latest of equal transfers is taken. As in the paper, every device counts as the smallest.
@@ -74,7 +74,7 @@ def joint_greedy(instance: PipelineInstance, _seed: int) -> Plan:
     return min(plans, key=lambda plan: value_of(instance, plan))
 
 
-def _follow(instance: PipelineInstance, cuts: tuple[int, ...], first: int) -> Plan | None:
+def _follow(instance: PipelineInstance, cuts: tuple[int, ...], first: int) -> PipelinePlan | None:
     """Follow the fastest link to an unused device at every step."""
     devices, free = [first], np.ones(len(instance.devices), dtype=bool)
     free[first] = False
@@ -85,11 +85,11 @@ def _follow(instance: PipelineInstance, cuts: tuple[int, ...], first: int) -> Pl
             return None
         devices.append(v)
         free[v] = False
-    plan = Plan(cuts, tuple(devices))
+    plan = PipelinePlan(cuts, tuple(devices))
     return plan if is_valid(instance, plan) else None
 
 
-def by_memory(instance: PipelineInstance, _seed: int) -> Plan:
+def by_memory(instance: PipelineInstance, _seed: int) -> PipelinePlan:
     """The devices in the given order, each with a share of the model in proportion to its memory.
 
     Devices that cannot take their share are skipped, and the shares of the others grow.
@@ -107,7 +107,7 @@ def by_memory(instance: PipelineInstance, _seed: int) -> Plan:
     raise NoPlanError("shares in proportion to memory do not fit the devices in the order given")
 
 
-def _shared_out(instance: PipelineInstance, used: list[int], shares: list[float]) -> Plan | None:
+def _shared_out(instance: PipelineInstance, used: list[int], shares: list[float]) -> PipelinePlan | None:
     point, cuts, devices = 0, [], []
     for v, share in zip(used, shares, strict=True):
         wanted = int(np.argmin(np.abs(instance.memory[point + 1 :] - share))) + point + 1
@@ -117,11 +117,11 @@ def _shared_out(instance: PipelineInstance, used: list[int], shares: list[float]
             cuts.append(end)
             devices.append(v)
         if point == instance.last:
-            return Plan(tuple(cuts[:-1]), tuple(devices))
+            return PipelinePlan(tuple(cuts[:-1]), tuple(devices))
     return None
 
 
-def filling(instance: PipelineInstance, _seed: int) -> Plan:
+def filling(instance: PipelineInstance, _seed: int) -> PipelinePlan:
     """One device after another takes as much as it holds; the best order of devices.
 
     All orders of up to :data:`ORDERED_DEVICES` devices are tried; of more devices, the given order, the fastest first
@@ -139,10 +139,10 @@ def filling(instance: PipelineInstance, _seed: int) -> Plan:
     plans = sorted((value_of(instance, plan), plan.cuts, plan.devices) for plan in found if is_valid(instance, plan))
     if not plans:
         raise NoPlanError("no order of devices that are filled one after another holds the model")
-    return Plan(*plans[0][1:])
+    return PipelinePlan(*plans[0][1:])
 
 
-def _filled(instance: PipelineInstance, order: tuple[int, ...]) -> Plan | None:
+def _filled(instance: PipelineInstance, order: tuple[int, ...]) -> PipelinePlan | None:
     point, ends, devices = 0, [], []
     for v in order:
         end = int(instance.reach[v, point])
@@ -151,7 +151,7 @@ def _filled(instance: PipelineInstance, order: tuple[int, ...]) -> Plan | None:
             ends.append(end)
             devices.append(v)
         if point == instance.last:
-            return Plan(tuple(ends[:-1]), tuple(devices))
+            return PipelinePlan(tuple(ends[:-1]), tuple(devices))
     return None
 
 

@@ -19,7 +19,7 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.arrays import PipelineArrays, Times, arrays_of
 from opweave.solvers.pipeline.labels import FOUND, NOTHING
-from opweave.solvers.pipeline.plans import Best, Plan, finished, nothing_fits
+from opweave.solvers.pipeline.plans import BestPlan, PipelinePlan, finished, nothing_fits
 from opweave.solvers.pipeline.priced_walks import PricedWalks
 from opweave.solvers.run import Outcome, Run
 
@@ -72,12 +72,12 @@ class BottleneckSearch:
     problem: Pipeline
     instance: PipelineInstance
     run: Run
-    best: Best
+    best: BestPlan
     refuted: float = -1.0
 
     def __post_init__(self) -> None:
         self.arrays = arrays_of(self.instance)
-        self.tester = Thresholds(self.arrays, self.run.should_stop, self.run.seed)
+        self.tester = ThresholdTests(self.arrays, self.run.should_stop, self.run.seed)
         self._known = 0.0
         self.times = Times(self.arrays, stages=self.instance.compute_counts, transfers=True)
 
@@ -185,7 +185,7 @@ class Finding(Enum):
 
 
 @dataclass(eq=False)
-class Thresholds:
+class ThresholdTests:
     """Answers for one instance; keeps prices, memories and working arrays between thresholds.
 
     Attributes
@@ -199,7 +199,7 @@ class Thresholds:
     arrays: PipelineArrays
     should_stop: Callable[[], bool]
     seed: int = 0
-    plan: Plan | None = None
+    plan: PipelinePlan | None = None
 
     def __post_init__(self) -> None:
         self.walks = PricedWalks(self.arrays, self.should_stop, self.seed)
@@ -296,7 +296,7 @@ class Thresholds:
         return Finding.KEPT
 
 
-def any_plan(tester: Thresholds, run: Run) -> Finding:
+def any_plan(tester: ThresholdTests, run: Run) -> Finding:
     """Look for any plan, with more and more work, until there is one or it is proved that there is none."""
     answer = tester.quick(math.inf)
     width, work = 2, FIRST_WORK
@@ -308,7 +308,7 @@ def any_plan(tester: Thresholds, run: Run) -> Finding:
     return answer
 
 
-def find_any(problem: Pipeline, instance: PipelineInstance, tester: Thresholds, best: Best) -> Outcome | None:
+def find_any(problem: Pipeline, instance: PipelineInstance, tester: ThresholdTests, best: BestPlan) -> Outcome | None:
     """Find any plan, or prove that there is none; None when one was found."""
     run = best.run
     run.enter("any plan")

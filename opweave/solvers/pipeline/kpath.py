@@ -23,7 +23,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.baselines import NOT_EVERYWHERE, one_device
 from opweave.solvers.pipeline.color_coding import find_path
-from opweave.solvers.pipeline.plans import Plan, carry_out, is_valid, value_of
+from opweave.solvers.pipeline.plans import PipelinePlan, carry_out, is_valid, value_of
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 
@@ -37,7 +37,7 @@ Over = Callable[[], bool]
 """A function that tells whether time is up."""
 
 
-def kpath(instance: PipelineInstance, seed: int, over: Over) -> Plan:
+def kpath(instance: PipelineInstance, seed: int, over: Over) -> PipelinePlan:
     """The best plan over the paper's numbers of classes, as far as these are tried before time is ``over``."""
     plans, reason = [], "there was no time to look for paths of devices"
     for classes in CLASSES:
@@ -52,7 +52,7 @@ def kpath(instance: PipelineInstance, seed: int, over: Over) -> Plan:
     return min(plans, key=lambda plan: value_of(instance, plan))
 
 
-def kpath_with(classes: int, instance: PipelineInstance, seed: int, over: Over) -> Plan:
+def kpath_with(classes: int, instance: PipelineInstance, seed: int, over: Over) -> PipelinePlan:
     """Run with a number of classes, and after each failure with fewer, until time is ``over``.
 
     Raises
@@ -75,7 +75,7 @@ def kpath_with(classes: int, instance: PipelineInstance, seed: int, over: Over) 
         tried.add(kinds)
         devices = _matched(instance, kinds, random, over)
         if devices is not None:
-            plan = Plan(cuts, devices)
+            plan = PipelinePlan(cuts, devices)
             if is_valid(instance, plan):
                 return plan
     raise NoPlanError("no path of devices was found for the partitions, with any number of classes")
@@ -126,7 +126,7 @@ def _join(instance: PipelineInstance, chosen: IntArray, first: int, length: int,
 
 def _carry_out(problem: Pipeline, run: Run) -> None:
     """Report the plan for the number of classes in the option, else the best plan over all numbers."""
-    build: Callable[[PipelineInstance, int, Over], Plan] = kpath
+    build: Callable[[PipelineInstance, int, Over], PipelinePlan] = kpath
     if CLASSES_OPTION in run.options:
         classes = run.option(CLASSES_OPTION, default=CLASSES[0])
         assert isinstance(classes, int)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix, WordMatrix
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.pipeline.arrays import PipelineArrays, Table, Window, seconds_between, told_apart
+from opweave.solvers.pipeline.arrays import PipelineArrays, Table, WalkWindow, seconds_between, told_apart
 
 Words = NDArray[np.uint64]
 
@@ -32,7 +32,7 @@ LOOKS = 2
 """Comparisons of two labels that take as long as one step."""
 
 
-class Labels(NamedTuple):
+class WalkLabels(NamedTuple):
     """Storage for labels; ``links`` chain the labels at one place, newest first, -1 at the end.
 
     Attributes
@@ -89,14 +89,14 @@ class Hunt(NamedTuple):
     noise: float
 
 
-def new_labels(size: int, points: int, devices: int) -> Labels:
+def new_labels(size: int, points: int, devices: int) -> WalkLabels:
     """Empty room."""
     whole = [np.zeros(size, dtype=np.int64) for _ in range(5)]
     words = (devices + WORD - 1) // WORD
     used = np.zeros((size, words), dtype=np.uint64)
     point, device, number, parent, links = whole
     head = np.full((points, devices), -1, dtype=np.int64)
-    return Labels(point, device, number, parent, links, np.zeros(size), used, head)
+    return WalkLabels(point, device, number, parent, links, np.zeros(size), used, head)
 
 
 def small_memories(devices: int) -> Words:
@@ -128,7 +128,7 @@ def counts_stages(arrays: PipelineArrays) -> bool:
 
 
 @helper
-def beats(labels: Labels, i: int, j: int, arrays: PipelineArrays) -> bool:
+def beats(labels: WalkLabels, i: int, j: int, arrays: PipelineArrays) -> bool:
     """Whether label i is at least as good as label j in every respect."""
     if labels.cost[i] > labels.cost[j] + 1e-12 * abs(labels.cost[j]):
         return False
@@ -143,7 +143,7 @@ def beats(labels: Labels, i: int, j: int, arrays: PipelineArrays) -> bool:
 
 
 @helper
-def insert(labels: Labels, new: int, arrays: PipelineArrays, width: int, tally: IntArray) -> int:
+def insert(labels: WalkLabels, new: int, arrays: PipelineArrays, width: int, tally: IntArray) -> int:
     """Insert a label: 1 if inserted, 0 if dominated, 2 if it replaces another of a full beam, -1 if dropped."""
     b, w = labels.point[new], labels.device[new]
     size, worst, before = 0, -1, -1
@@ -180,7 +180,7 @@ def insert(labels: Labels, new: int, arrays: PipelineArrays, width: int, tally: 
 
 
 @helper
-def _blocked(labels: Labels, i: int, barrier: WordMatrix, w: int) -> bool:
+def _blocked(labels: WalkLabels, i: int, barrier: WordMatrix, w: int) -> bool:
     """Whether a device must not follow a label."""
     blocked = False
     for k in range(labels.used.shape[1]):
@@ -191,10 +191,10 @@ def _blocked(labels: Labels, i: int, barrier: WordMatrix, w: int) -> bool:
 @helper
 def _grow(
     arrays: PipelineArrays,
-    window: Window,
+    window: WalkWindow,
     table: Table,
     hunt: Hunt,
-    labels: Labels,
+    labels: WalkLabels,
     tally: IntArray,
     i: int,
     e: int,
@@ -236,10 +236,10 @@ def _grow(
 @loop
 def search_labels(
     arrays: PipelineArrays,
-    window: Window,
+    window: WalkWindow,
     table: Table,
     hunt: Hunt,
-    labels: Labels,
+    labels: WalkLabels,
     tally: IntArray,
     best: FloatArray,
     until: int,
@@ -289,7 +289,7 @@ def search_labels(
     return NOTHING if tally[CHEAPEST] < 0 else FOUND
 
 
-def begin(labels: Labels, table: Table, budget: float, seed: int) -> IntArray:
+def begin(labels: WalkLabels, table: Table, budget: float, seed: int) -> IntArray:
     """Create one label for each device that may begin; the tally of a new search."""
     devices = np.flatnonzero(table.cost[0, 0] <= budget)
     count = len(devices)
@@ -303,7 +303,7 @@ def begin(labels: Labels, table: Table, budget: float, seed: int) -> IntArray:
     return tally
 
 
-def walk_to(labels: Labels, label: int, end: int) -> tuple[list[int], list[int]]:
+def walk_to(labels: WalkLabels, label: int, end: int) -> tuple[list[int], list[int]]:
     """The devices and the ends of the walk whose last stage begins at a label."""
     stages, ends = list[int](), list[int]()
     while label >= 0:

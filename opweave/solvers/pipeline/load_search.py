@@ -11,8 +11,8 @@ import numpy as np
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.solvers.pipeline.loads import ANY, Crew, Loads, SequenceLoads, SetLoads, WalkLoads, next_threshold
-from opweave.solvers.pipeline.plans import Best, Plan, finished, nothing_fits
-from opweave.solvers.pipeline.sets import Sets, Steps
+from opweave.solvers.pipeline.plans import BestPlan, PipelinePlan, finished, nothing_fits
+from opweave.solvers.pipeline.sets import Sets, StageSteps
 from opweave.solvers.run import Outcome, Run
 
 PLAN_SHARE = 0.6
@@ -35,10 +35,10 @@ class LoadSearch:
     problem: Pipeline
     instance: PipelineInstance
     run: Run
-    best: Best
+    best: BestPlan
 
     def __post_init__(self) -> None:
-        self._loads, self._tested = Loads(self.instance, Steps(self.instance)), 0
+        self._loads, self._tested = Loads(self.instance, StageSteps(self.instance)), 0
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
@@ -76,7 +76,7 @@ class LoadSearch:
         if value >= self.best.value:
             return
         if all(len(each) == 1 for each in crew.devices):
-            self.best.consider(Plan(crew.cuts, tuple(each[0] for each in crew.devices)))
+            self.best.consider(PipelinePlan(crew.cuts, tuple(each[0] for each in crew.devices)))
         else:
             stages = self._stages(crew)
             self.best.plan = None

@@ -18,7 +18,7 @@ import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.pipeline.sets import Sets, Steps, first_begins, seconds_by_point
+from opweave.solvers.pipeline.sets import Sets, StageSteps, first_begins, seconds_by_point
 
 CLOSE = 1e-11
 """Relative difference of a bound and a plan that counts as none."""
@@ -54,7 +54,7 @@ class Loads:
     """Loads on one instance, with its stages."""
 
     instance: PipelineInstance
-    steps: Steps
+    steps: StageSteps
 
     def ended(self, team: list[int], turns: int, begun: FloatMatrix, limit: float, refused: Refused) -> FloatMatrix:
         """Least receiving and computing of stages by their ends; without ``summed``, 0 if computing takes no longer."""

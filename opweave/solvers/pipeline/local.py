@@ -15,7 +15,7 @@ import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.pipeline.plans import Best, Plan, is_valid
+from opweave.solvers.pipeline.plans import BestPlan, PipelinePlan, is_valid
 
 BETTER = 1e-9
 """Relative gain below which a change counts as rounding."""
@@ -84,7 +84,7 @@ class Sums:
         ended = least_in(after + self.computing[devices], np.broadcast_to(points + 1, after.shape), self.last[devices])
         return ended - self.computing[devices]
 
-    def cuts(self, devices: list[int]) -> Plan | None:
+    def cuts(self, devices: list[int]) -> PipelinePlan | None:
         """The best cuts for a sequence of devices; None if there are none."""
         if not devices:
             return None
@@ -98,7 +98,7 @@ class Sums:
             low = int(self.first[v, point])
             point = low + int(np.argmin(begun[low:point]))
             ends.append(point)
-        return Plan(tuple(reversed(ends)), tuple(devices))
+        return PipelinePlan(tuple(reversed(ends)), tuple(devices))
 
     def _behind(self) -> FloatArray:
         """Sums before the first stage: 0 at the first point, infinite elsewhere."""
@@ -157,7 +157,7 @@ class Descent:
     """Search for cheaper and cheaper sequences of devices until the run stops it."""
 
     sums: Sums
-    best: Best
+    best: BestPlan
     should_stop: Callable[[], bool]
 
     def run(self, start: list[int], rounds: int | None, seed: int) -> None:

@@ -8,7 +8,7 @@ from opweave.formulations.pipeline.instance import lower, lower_unless_short, sh
 from opweave.problems.constraints import MemoryCap
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.pipeline.arrays import arrays_of
-from opweave.solvers.pipeline.bottleneck import Finding, Thresholds, any_plan
+from opweave.solvers.pipeline.bottleneck import Finding, ThresholdTests, any_plan
 from opweave.solvers.pipeline.plans import finished, nothing_fits
 from opweave.solvers.run import Outcome, Run
 
@@ -47,7 +47,7 @@ def _within(problem: Pipeline, most: float, run: Run) -> tuple[Finding, Stages |
     instance = lower(within)
     if not instance.names:
         return Finding.KEPT, instance.stages((), ())
-    tester = Thresholds(arrays_of(instance), run.should_stop, run.seed)
+    tester = ThresholdTests(arrays_of(instance), run.should_stop, run.seed)
     answer = any_plan(tester, run)
     plan = tester.plan if answer is Finding.KEPT else None
     return answer, None if plan is None else instance.stages(plan.cuts, plan.devices)

@@ -18,7 +18,7 @@ from opweave.solvers.run import Outcome, Run
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PipelinePlan:
     """Inner cut points, and a device for each stage.
 
     Attributes
@@ -33,7 +33,7 @@ class Plan:
     devices: tuple[int, ...]
 
 
-def exact_value(instance: PipelineInstance, plan: Plan) -> float:
+def exact_value(instance: PipelineInstance, plan: PipelinePlan) -> float:
     """The objective of a plan, every stage summed separately; it equals the referee's except for the last digits."""
     position = instance.position
     begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
@@ -51,31 +51,31 @@ def is_chain(instance: PipelineInstance, stages: Stages) -> bool:
     return alone and in_turn and cut and len(set(devices)) == len(devices) and set(devices) <= set(instance.devices)
 
 
-def plan_from(instance: PipelineInstance, stages: Stages) -> Plan:
+def plan_from(instance: PipelineInstance, stages: Stages) -> PipelinePlan:
     """A valid solution as points and devices."""
     points, devices = instance.plan(stages)
-    return Plan(tuple(points[1:-1]), tuple(devices))
+    return PipelinePlan(tuple(points[1:-1]), tuple(devices))
 
 
-def stage_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
+def stage_seconds(instance: PipelineInstance, plan: PipelinePlan) -> list[float]:
     """Seconds of every stage."""
     begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
     elapsed = instance.elapsed
     return [float(elapsed[v, b] - elapsed[v, a]) for v, a, b in zip(plan.devices, begins, ends, strict=True)]
 
 
-def transfer_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
+def transfer_seconds(instance: PipelineInstance, plan: PipelinePlan) -> list[float]:
     """Seconds of every transfer; infinite without a link."""
     pairs = zip(plan.cuts, plan.devices[:-1], plan.devices[1:], strict=True)
     return [instance.send_seconds(b, v, w) for b, v, w in pairs]
 
 
-def value_of(instance: PipelineInstance, plan: Plan) -> float:
+def value_of(instance: PipelineInstance, plan: PipelinePlan) -> float:
     """The objective of a plan by differences of ``elapsed``, as in searches; infinite without a link."""
     return _objective(instance, stage_seconds(instance, plan), plan)
 
 
-def _objective(instance: PipelineInstance, computing: list[float], plan: Plan) -> float:
+def _objective(instance: PipelineInstance, computing: list[float], plan: PipelinePlan) -> float:
     carrying = transfer_seconds(instance, plan)
     if instance.goal == "transfers":
         return math.fsum(carrying)
@@ -88,7 +88,7 @@ def _objective(instance: PipelineInstance, computing: list[float], plan: Plan) -
     return max([*computing, *carrying])
 
 
-def is_valid(instance: PipelineInstance, plan: Plan) -> bool:
+def is_valid(instance: PipelineInstance, plan: PipelinePlan) -> bool:
     """Whether the plan obeys memory, devices, links and numbers of stages."""
     begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
     held = all(a < b <= instance.reach[v, a] for v, a, b in zip(plan.devices, begins, ends, strict=True))
@@ -98,12 +98,12 @@ def is_valid(instance: PipelineInstance, plan: Plan) -> bool:
 
 
 @dataclass(eq=False)
-class Best:
+class BestPlan:
     """The best plan so far; better ones are reported to the run."""
 
     instance: PipelineInstance
     run: Run
-    plan: Plan | None = field(default=None)
+    plan: PipelinePlan | None = field(default=None)
     value: float = math.inf
     _seen: Solution | None = field(default=None)
 
@@ -118,7 +118,7 @@ class Best:
         if value < self.value:
             self.plan, self.value = plan, value
 
-    def consider(self, plan: Plan) -> bool:
+    def consider(self, plan: PipelinePlan) -> bool:
         """Consider a valid plan; return whether it is the best."""
         value = value_of(self.instance, plan)
         if value >= self.value:
@@ -156,11 +156,11 @@ def nothing_fits(problem: Pipeline, instance: PipelineInstance) -> str:
     return f"{reason}; {enough:,} bytes on every device would be enough memory"
 
 
-Rule = Callable[[PipelineInstance, int], Plan]
+Rule = Callable[[PipelineInstance, int], PipelinePlan]
 """Builds a plan from arrays and a seed, or raises :class:`~opweave.solvers.rules.NoPlanError`."""
 
 
-def attempt(rule: Rule, instance: PipelineInstance, seed: int) -> Plan:
+def attempt(rule: Rule, instance: PipelineInstance, seed: int) -> PipelinePlan:
     """The rule's plan, checked.
 
     Raises
@@ -177,5 +177,5 @@ def attempt(rule: Rule, instance: PipelineInstance, seed: int) -> Plan:
 def carry_out(rule: Rule, problem: Pipeline, run: Run) -> None:
     """Build a rule's plan and report it."""
     instance = lower_unless_short(problem)
-    plan = attempt(rule, instance, run.seed) if instance.names else Plan((), ())
+    plan = attempt(rule, instance, run.seed) if instance.names else PipelinePlan((), ())
     run.found(instance.stages(plan.cuts, plan.devices), exact_value(instance, plan) if instance.names else 0.0)

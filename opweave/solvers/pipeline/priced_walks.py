@@ -19,7 +19,15 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.loops import loop
-from opweave.solvers.pipeline.arrays import END, PipelineArrays, Table, Window, seconds_between, told_apart, window_at
+from opweave.solvers.pipeline.arrays import (
+    END,
+    PipelineArrays,
+    Table,
+    WalkWindow,
+    seconds_between,
+    told_apart,
+    window_at,
+)
 from opweave.solvers.pipeline.labels import (
     CHEAPEST,
     DROPPED,
@@ -37,7 +45,7 @@ from opweave.solvers.pipeline.labels import (
     small_memories,
     walk_to,
 )
-from opweave.solvers.pipeline.plans import Plan
+from opweave.solvers.pipeline.plans import PipelinePlan
 from opweave.solvers.run import Run
 
 NOWHERE = -2
@@ -165,9 +173,9 @@ class PricedWalks:
         """Whether the walk found repeats a device; :attr:`memory` then grows, so that no later walk repeats it so."""
         return remember_repeats(self.arrays.twin, self.memory, self.stages)
 
-    def plan(self) -> Plan:
+    def plan(self) -> PipelinePlan:
         """The walk found as a plan, if it repeats no device."""
-        return Plan(tuple(self.ends[:-1]), tuple(self.stages))
+        return PipelinePlan(tuple(self.ends[:-1]), tuple(self.stages))
 
 
 def new_table(points: int, devices: int) -> Table:
@@ -185,7 +193,7 @@ def new_table(points: int, devices: int) -> Table:
     )
 
 
-def table_work(window: Window) -> int:
+def table_work(window: WalkWindow) -> int:
     """Approximate number of elementary steps of :func:`fill_table`."""
     devices, points = window.end.shape
     return 2 * int((window.end - np.arange(points)).sum() + window.links.sum() + devices * points)
@@ -194,7 +202,7 @@ def table_work(window: Window) -> int:
 @loop
 def fill_table(
     arrays: PipelineArrays,
-    window: Window,
+    window: WalkWindow,
     price: FloatArray,
     stage_weight: float,
     link_weight: float,
@@ -270,7 +278,7 @@ def walk_in(table: Table) -> tuple[list[int], list[int]]:
 @loop
 def dive_along(
     arrays: PipelineArrays,
-    window: Window,
+    window: WalkWindow,
     table: Table,
     first: int,
     last: int,

@@ -18,7 +18,7 @@ import numpy as np
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.pipeline.arrays import twins
-from opweave.solvers.pipeline.plans import Plan
+from opweave.solvers.pipeline.plans import PipelinePlan
 
 MOST_SETS = 2**13
 """Most sets; 12 different devices have half as many."""
@@ -112,7 +112,7 @@ class Sets:
 
 
 @dataclass(eq=False)
-class Steps:
+class StageSteps:
     """The stages between points.
 
     Attributes
@@ -148,13 +148,13 @@ class CheapestSums:
 
     instance: PipelineInstance
     sets: Sets
-    steps: Steps
+    steps: StageSteps
     should_stop: Callable[[], bool]
 
     def __post_init__(self) -> None:
         self._ended = np.full((int(self.sets.rows.max(initial=-1)) + 1, self.instance.last + 1), np.inf)
 
-    def solve(self) -> tuple[float, Plan | None] | None:
+    def solve(self) -> tuple[float, PipelinePlan | None] | None:
         """The least sum and a plan that has it, infinite and None if there is no plan; None if there is no time."""
         sets, last = self.sets, self.instance.last
         for team, there in sets.layers(self.instance.most):
@@ -183,7 +183,7 @@ class CheapestSums:
                 begun[known] = np.minimum(begun[known], self._ended[rows[known]] + sending)
         return begun
 
-    def _plan(self, state: int, team: int) -> Plan:
+    def _plan(self, state: int, team: int) -> PipelinePlan:
         """Go back along the table."""
         sets, point = self.sets, self.instance.last
         cuts, teams = [], [team]
@@ -202,7 +202,7 @@ class CheapestSums:
             ]
             team = int(np.argmin(arriving))
             teams.append(team)
-        return Plan(tuple(reversed(cuts)), tuple(each[0] for each in sets.devices(teams[::-1])))
+        return PipelinePlan(tuple(reversed(cuts)), tuple(each[0] for each in sets.devices(teams[::-1])))
 
 
 def seconds_by_point(instance: PipelineInstance, source: int, target: int) -> FloatArray:

@@ -19,12 +19,19 @@ import numpy as np
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.arrays import Times, arrays_of
-from opweave.solvers.pipeline.bottleneck import Thresholds, find_any
+from opweave.solvers.pipeline.bottleneck import ThresholdTests, find_any
 from opweave.solvers.pipeline.labels import FOUND, FULL, NOTHING, Words
 from opweave.solvers.pipeline.local import Descent, Sums
-from opweave.solvers.pipeline.plans import Best, Plan, finished, nothing_fits, stage_seconds, transfer_seconds
+from opweave.solvers.pipeline.plans import (
+    BestPlan,
+    PipelinePlan,
+    finished,
+    nothing_fits,
+    stage_seconds,
+    transfer_seconds,
+)
 from opweave.solvers.pipeline.priced_walks import PricedWalks
-from opweave.solvers.pipeline.sets import CheapestSums, Sets, Steps
+from opweave.solvers.pipeline.sets import CheapestSums, Sets, StageSteps
 from opweave.solvers.run import Outcome, Run
 
 WIDTH = 8
@@ -52,7 +59,7 @@ HAIR = 1e-12
 class Least(NamedTuple):
     """Knowledge of the least sum below a ceiling: a plan or None, a lower bound, and whether it is settled."""
 
-    plan: Plan | None
+    plan: PipelinePlan | None
     bound: float
     settled: bool
 
@@ -64,7 +71,7 @@ class SumSearch:
     problem: Pipeline
     instance: PipelineInstance
     run: Run
-    best: Best
+    best: BestPlan
 
     def __post_init__(self) -> None:
         self.arrays = arrays_of(self.instance)
@@ -85,7 +92,7 @@ class SumSearch:
             if least is not None:
                 return self._settled(least)
         if self.best.plan is None:
-            tester = Thresholds(self.arrays, self.run.should_stop, self.run.seed)
+            tester = ThresholdTests(self.arrays, self.run.should_stop, self.run.seed)
             outcome = find_any(self.problem, self.instance, tester, self.best)
             if outcome is not None:
                 return outcome
@@ -108,7 +115,7 @@ class SumSearch:
         """The least sum by a table over sets of devices; None if there are too many, or too little time."""
         if self._sets is None:
             return None
-        steps = Steps(self.instance, self.stage_weight, stage_limit)
+        steps = StageSteps(self.instance, self.stage_weight, stage_limit)
         found = CheapestSums(self.instance, self._sets, steps, self.run.should_stop).solve()
         return None if found is None else Least(found[1], found[0], settled=True)
 
@@ -183,7 +190,7 @@ class SumSearch:
         """The lower bound of every plan's sum, given that no walk costs less than ``cost`` with prices."""
         return cost - float(self._price.sum()) - HAIR * abs(cost)
 
-    def _forgive(self, plan: Plan) -> bool:
+    def _forgive(self, plan: PipelinePlan) -> bool:
         """Drop the prices of devices that the cheapest plan does not visit; return False when there are none.
 
         Without these prices, it is also the cheapest plan by its own sum.
@@ -196,7 +203,7 @@ class SumSearch:
         self._walked()
         return True
 
-    def _sum(self, plan: Plan) -> float:
+    def _sum(self, plan: PipelinePlan) -> float:
         """The weighted sum of a plan."""
         stages, links = stage_seconds(self.instance, plan), transfer_seconds(self.instance, plan)
         return self.stage_weight * math.fsum(stages) + math.fsum(links)

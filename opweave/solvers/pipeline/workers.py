@@ -15,7 +15,7 @@ from opweave.solvers.pipeline.baselines import by_memory, filling, joint_greedy,
 from opweave.solvers.pipeline.bottleneck import BottleneckSearch
 from opweave.solvers.pipeline.load_search import LoadSearch
 from opweave.solvers.pipeline.memory import balanced
-from opweave.solvers.pipeline.plans import Best, attempt, value_of
+from opweave.solvers.pipeline.plans import BestPlan, attempt, value_of
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rules import plans_of
@@ -51,7 +51,7 @@ def solve_exact(problem: Pipeline, run: Run) -> Outcome:
         run.found(instance.stages((), ()), 0.0)
         run.proved(0.0, "nothing to run")
         return Outcome(run.termination())
-    best = Best(instance, run)
+    best = BestPlan(instance, run)
     best.look()
     for plan in plans_of(partial(attempt, rule, instance, run.seed) for rule in SIMPLE):
         best.consider(plan)
@@ -69,7 +69,7 @@ def solve_exact(problem: Pipeline, run: Run) -> Outcome:
     return outcome
 
 
-def _searched(problem: Pipeline, instance: PipelineInstance, best: Best) -> Outcome:
+def _searched(problem: Pipeline, instance: PipelineInstance, best: BestPlan) -> Outcome:
     """Run the search that suits the objective."""
     if instance.summed or problem.max_replicas > 1:
         return LoadSearch(problem, instance, best.run, best).search()

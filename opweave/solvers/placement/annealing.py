@@ -26,7 +26,7 @@ from opweave.solvers.placement.moves import (
     TENSOR,
     CountedPlan,
     Net,
-    Places,
+    PlanPositions,
     make_move,
     net_of,
     take_back,
@@ -40,7 +40,7 @@ ROUNDED = 1.0 + 1e-12
 
 
 @helper
-def critical(net: Net, plan: Places, kept: Kept, begin: int, makespan: float, found: IntArray) -> int:
+def critical(net: Net, plan: PlanPositions, kept: Kept, begin: int, makespan: float, found: IntArray) -> int:
     """Write the operators of a block that lie on a critical path, or wait for a transfer on one; return how many."""
     order, device, seconds, links, flows = plan.order, plan.device, net.seconds, net.links, net.flows
     ins, flow_left = net.ins, kept.flow_left
@@ -62,7 +62,7 @@ def critical(net: Net, plan: Places, kept: Kept, begin: int, makespan: float, fo
 
 
 @helper
-def accept(net: Net, plan: Places, kept: Kept, first: int, last: int) -> None:
+def accept(net: Net, plan: PlanPositions, kept: Kept, first: int, last: int) -> None:
     """Time the operators that an accepted move concerns, and note what may be wrong from now on."""
     marks = kept.marks
     known, beyond = marks[AHEAD], marks[AHEAD_REACH]
@@ -92,7 +92,7 @@ def anneal_moves(
     best_device: IntArray,
 ) -> tuple[float, float]:
     """See :func:`anneal`; ``space`` holds -1. Shape (4, operators + those that change places with them)."""
-    count, marks, places = len(plan.order), kept.marks, Places(plan.order, plan.position, plan.device)
+    count, marks, places = len(plan.order), kept.marks, PlanPositions(plan.order, plan.position, plan.device)
     group, old, taken, near = space[0], space[1], space[2], space[3]
     held, begin, current, best, accepted = 0, 0, np.inf, np.inf, True
     for row in range(len(draws) + 1):
@@ -224,7 +224,9 @@ def renewed(free: FloatArray, rows: FloatMatrix, at: int) -> bool:
 
 
 @helper
-def time_between(net: Net, plan: Places, kept: Kept, first: int, last: int, move: int, threshold: float) -> float:
+def time_between(
+    net: Net, plan: PlanPositions, kept: Kept, first: int, last: int, move: int, threshold: float
+) -> float:
     """The longest path through the operators at some positions, or some value above the threshold.
 
     It is the makespan, unless that was longer before and has become shorter. Nothing is kept but in the trial's space.
@@ -288,7 +290,7 @@ def time_between(net: Net, plan: Places, kept: Kept, first: int, last: int, move
 
 
 @helper
-def look_ahead(net: Net, plan: Places, kept: Kept, until: int) -> None:
+def look_ahead(net: Net, plan: PlanPositions, kept: Kept, until: int) -> None:
     """Time the plan up to a position, from where its times are wrong."""
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     order, position, device, marks, ins = plan.order, plan.position, plan.device, kept.marks, net.ins
@@ -337,7 +339,7 @@ def look_ahead(net: Net, plan: Places, kept: Kept, until: int) -> None:
 
 
 @helper
-def look_back(net: Net, plan: Places, kept: Kept, until: int) -> None:
+def look_back(net: Net, plan: PlanPositions, kept: Kept, until: int) -> None:
     """Work out the paths to the end back to a position, from where they are wrong."""
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     ins, outs = net.ins, net.outs

@@ -88,7 +88,7 @@ def _largest_first(instance: PlacementInstance, arrays: PlacementArrays) -> IntA
     return np.lexsort((-size[need.of], np.isfinite(arrays.seconds).sum(axis=1))).astype(np.int64)
 
 
-def _fill_in_order(room: Room, able: BoolArray, order: IntArray, device: IntArray) -> int:
+def _fill_in_order(room: ClusterRoom, able: BoolArray, order: IntArray, device: IntArray) -> int:
     """Give every operator the next device with room, from the current one on; return an operator without one, or -1."""
     present, devices = 0, able.shape[1]
     for v in order.tolist():
@@ -171,7 +171,7 @@ for _name, (_rule, _about) in RULES.items():
     register_rule(Placement, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=True)
 
 
-class Room(NamedTuple):
+class ClusterRoom(NamedTuple):
     """Memory in use, and what clusters of operators need.
 
     Attributes
@@ -208,7 +208,7 @@ class Room(NamedTuple):
         return bool((self.capacity == NO_LIMIT).all()) and len(self.memory) == len(self.of)
 
 
-def new_room(instance: PlacementInstance, arrays: PlacementArrays) -> Room:
+def new_room(instance: PlacementInstance, arrays: PlacementArrays) -> ClusterRoom:
     """Nothing placed; the bytes and parameters of every cluster."""
     of, devices = instance.cluster, len(arrays.capacity)
     count = int(of.max(initial=-1)) + 1
@@ -220,11 +220,11 @@ def new_room(instance: PlacementInstance, arrays: PlacementArrays) -> Room:
     used = np.zeros(devices, dtype=np.int64)
     home = np.full(count, -1, dtype=np.int64)
     need = (of, memory, parameters.start, parameters.items, arrays.parameter_bytes, arrays.capacity)
-    return Room(*need, used, holds, home)
+    return ClusterRoom(*need, used, holds, home)
 
 
 @helper
-def has_room(room: Room, v: int, k: int) -> bool:
+def has_room(room: ClusterRoom, v: int, k: int) -> bool:
     """Whether operator v may go to device k."""
     c, holds = room.of[v], room.holds
     if room.home[c] >= 0:
@@ -237,7 +237,7 @@ def has_room(room: Room, v: int, k: int) -> bool:
 
 
 @helper
-def settle(room: Room, v: int, k: int) -> None:
+def settle(room: ClusterRoom, v: int, k: int) -> None:
     """Assign the cluster of operator v to device k, unless it already has a device."""
     c, holds, used = room.of[v], room.holds, room.used
     if room.home[c] >= 0:
@@ -253,7 +253,7 @@ def settle(room: Room, v: int, k: int) -> None:
 @loop
 def insert_all(
     arrays: PlacementArrays,
-    room: Room,
+    room: ClusterRoom,
     anywhere: bool,
     order: IntArray,
     device: IntArray,

@@ -28,8 +28,8 @@ from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PlacementArrays, 
 from opweave.solvers.placement.local import LocalSearch, Spell, search_from_best
 from opweave.solvers.placement.moves import DRAWS, counted_plan
 from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
-from opweave.solvers.placement.timed_plan import Times
-from opweave.solvers.placement.window_child import Work
+from opweave.solvers.placement.timed_plan import TimedPlan
+from opweave.solvers.placement.window_child import WindowTask
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
@@ -336,12 +336,12 @@ def reoptimise(search: LocalSearch, spell: Spell, least: int = LEAST) -> None:
         known = _in_child(search, plan, spell)
 
 
-def _in_child(search: LocalSearch, plan: Times, spell: Spell) -> float:
+def _in_child(search: LocalSearch, plan: TimedPlan, spell: Spell) -> float:
     """Improve a plan until the time is up or another search has a better one; return the length of the best plan."""
     run, left = search.run, search.run.remaining()
     known, begun = plan.makespan, False
 
-    def hear(found: Times | None) -> None:
+    def hear(found: TimedPlan | None) -> None:
         nonlocal known, begun
         begun = True
         if found is None:
@@ -356,7 +356,7 @@ def _in_child(search: LocalSearch, plan: Times, spell: Spell) -> float:
         stop = spell.is_over() if begun else run.over()  # the child starts in one go
         return stop or spell.left() <= 0.0 or (run.objective is not None and run.objective < known * (1.0 - ELSEWHERE))
 
-    work = Work(
+    work = WindowTask(
         search.arrays,
         search.instance.cluster,
         contraction_of(search.arrays, search.instance.cluster).chain,
@@ -372,15 +372,15 @@ def _in_child(search: LocalSearch, plan: Times, spell: Spell) -> float:
     return known
 
 
-def _best(search: LocalSearch) -> Times | None:
+def _best(search: LocalSearch) -> TimedPlan | None:
     """The best plan of the search, or of its run if that is shorter."""
     plan = plan_of(search.arrays, search.order, search.device)
-    known = [Times(plan.makespan, plan.device, plan.start, plan.begins), _times_in(search, search.run.best)]
+    known = [TimedPlan(plan.makespan, plan.device, plan.start, plan.begins), _times_in(search, search.run.best)]
     usable = [each for each in known if each is not None and 0.0 < each.makespan < math.inf]
     return min(usable, key=lambda each: each.makespan, default=None)
 
 
-def _times_in(search: LocalSearch, schedule: object) -> Times | None:
+def _times_in(search: LocalSearch, schedule: object) -> TimedPlan | None:
     """The times of a schedule; None if it is none, or lacks a transfer."""
     if not isinstance(schedule, Schedule):
         return None
@@ -397,4 +397,4 @@ def _times_in(search: LocalSearch, schedule: object) -> Times | None:
                 return None
             begins[f] = begin
     ends = start + arrays.seconds[np.arange(len(device)), device]
-    return Times(float(ends.max(initial=0.0)), device, start, begins)
+    return TimedPlan(float(ends.max(initial=0.0)), device, start, begins)

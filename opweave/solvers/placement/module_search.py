@@ -61,7 +61,7 @@ class Found(NamedTuple):
         return Plan(order, self.device, self.start, self.begins, self.makespan)
 
 
-class Space(NamedTuple):
+class ModuleSpace(NamedTuple):
     """What a search works on, apart from the jobs of the assignment that is tried.
 
     Attributes
@@ -86,7 +86,7 @@ class Space(NamedTuple):
 
 
 @helper
-def settled_jobs(net: Net, device: IntArray, space: Space, jobs: Jobs) -> int:
+def settled_jobs(net: Net, device: IntArray, space: ModuleSpace, jobs: Jobs) -> int:
     """Write the operators and transfers with known devices as jobs; return their number."""
     seconds, links, flows, job_of = net.seconds, net.links, net.flows, space.job_of
     heads, tails, machines = space.heads, space.tails, jobs.machines
@@ -120,7 +120,7 @@ def settled_jobs(net: Net, device: IntArray, space: Space, jobs: Jobs) -> int:
 
 
 @helper
-def partial_bound(net: Net, device: IntArray, space: Space, jobs: Jobs) -> float:
+def partial_bound(net: Net, device: IntArray, space: ModuleSpace, jobs: Jobs) -> float:
     """Critical path and one-machine bounds of a partial assignment."""
     heads, tails, best = space.heads, space.tails, 0.0
     count, devices = heads.shape
@@ -145,7 +145,7 @@ def partial_bound(net: Net, device: IntArray, space: Space, jobs: Jobs) -> float
 
 
 @helper
-def leave(net: Net, space: Space, v: int, k: int) -> None:
+def leave(net: Net, space: ModuleSpace, v: int, k: int) -> None:
     """Leave an operator the time of one device only; -1 for those of all."""
     for a in range(space.seconds.shape[1]):
         space.seconds[v, a] = net.seconds[v, a] if k < 0 or a == k else np.inf
@@ -177,7 +177,7 @@ def raise_heads(net: Net, seconds: FloatMatrix, order: IntArray, back: bool, hea
 
 
 @helper
-def assigned_jobs(net: Net, device: IntArray, space: Space, jobs: Jobs) -> int:
+def assigned_jobs(net: Net, device: IntArray, space: ModuleSpace, jobs: Jobs) -> int:
     """Write all jobs of a full assignment, with the arcs between them; return their number."""
     links, flows, before, lag, job_of = net.links, net.flows, net.before, jobs.lag, space.job_of
     size = settled_jobs(net, device, space, jobs)
@@ -206,7 +206,7 @@ def try_devices(
     depth: int,
     price: FloatArray,
     upper: float,
-    space: Space,
+    space: ModuleSpace,
     jobs: Jobs,
 ) -> int:
     """Write the bounds of an operator's devices to the row of its depth; return how many were tried."""
@@ -229,7 +229,7 @@ def try_devices(
 
 @helper
 def write_plan(
-    space: Space, jobs: Jobs, device: IntArray, plan: IntArray, start: FloatArray, begins: FloatArray
+    space: ModuleSpace, jobs: Jobs, device: IntArray, plan: IntArray, start: FloatArray, begins: FloatArray
 ) -> None:
     """Write devices, starts, and the starts of transfers, each at the first of its flows; -1 at all others."""
     for v in range(len(device)):
@@ -247,7 +247,7 @@ def search_assignments(
     price: FloatArray,
     upper: float,
     budget: int,
-    space: Space,
+    space: ModuleSpace,
     jobs: Jobs,
     device: IntArray,
     best_device: IntArray,
@@ -319,7 +319,7 @@ def search_module(
     left = np.concatenate([np.cumsum(worth[::-1])[::-1], [0.0]])
     spent = np.full(count + 1, float(area.time @ ends))
     heads, tails, values = (np.zeros((count, len(ends))) for _ in range(3))
-    space = Space(arrays.seconds.copy(), heads, tails, values, left, spent, np.full(flows, -1))
+    space = ModuleSpace(arrays.seconds.copy(), heads, tails, values, left, spent, np.full(flows, -1))
     jobs = room_for(count + flows, 3 * len(ends))
     device, chosen = np.full(count, -1), np.full(count, -1)
     start, begins = np.zeros(count), np.full(flows, -1.0)

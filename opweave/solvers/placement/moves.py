@@ -94,7 +94,7 @@ class Room(NamedTuple):
     bytes: IntArray
 
 
-class Places(NamedTuple):
+class PlanPositions(NamedTuple):
     """The order, positions and devices of a :class:`CountedPlan`, for what needs no more."""
 
     order: IntArray
@@ -189,7 +189,7 @@ def shifted(net: Net, position: IntArray, v: int, draw: float, longest: int) -> 
 
 
 @helper
-def last_touched(net: Net, places: Places, v: int, a: int, k: int) -> int:
+def last_touched(net: Net, places: PlanPositions, v: int, a: int, k: int) -> int:
     """The last position at which anything is sent otherwise when v moves from device a to k."""
     position, device, flows, ins, outs, after = places.position, places.device, net.flows, net.ins, net.outs, net.after
     last = position[v]
@@ -338,7 +338,7 @@ def make_move(
         if to != at:
             slide(order, position, at, to)
             first, last = min(first, at, to), max(last, at, to)
-    places = Places(order, position, device)
+    places = PlanPositions(order, position, device)
     for i in range(size):
         w = group[i]
         if old[i] != device[w]:

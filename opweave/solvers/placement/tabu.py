@@ -37,7 +37,7 @@ CLOSE = 1e-9
 """Share of the makespan within which times count as equal."""
 
 
-class Paths(NamedTuple):
+class LongestPaths(NamedTuple):
     """Longest paths of the current schedule, and of the schedule without one operator.
 
     Attributes
@@ -73,7 +73,7 @@ class Trial(NamedTuple):
     front: Net
     back: Net
     plan: CountedPlan
-    paths: Paths
+    paths: LongestPaths
     lengths: FloatArray
     place: IntArray
     longest: FloatArray
@@ -297,7 +297,7 @@ def _ready(net: Net, device: IntArray, end: FloatArray, w: int, k: int, last: in
 
 
 @helper
-def _move(paths: Paths, v: int, k: int, before: int) -> None:
+def _move(paths: LongestPaths, v: int, k: int, before: int) -> None:
     """Take an operator out of the order of its device, and put it after another one of device k, or first (-1)."""
     old, after = paths.last_before[v], paths.first_after[v]
     if old >= 0:
@@ -351,7 +351,7 @@ def trial_of(arrays: PlacementArrays, plan: CountedPlan) -> Trial:
     numbers = np.zeros((3, count), dtype=np.int64)
     end, reach = np.zeros(count), np.zeros(count)
     lengths = end, reach, end.copy(), reach.copy()
-    paths = Paths(*lengths, numbers[0], numbers[1], np.zeros(devices + 1, dtype=np.int64), numbers[2])
+    paths = LongestPaths(*lengths, numbers[0], numbers[1], np.zeros(devices + 1, dtype=np.int64), numbers[2])
     net, reverse = net_of(fewer), net_of(reversed_net(fewer))
     space = np.zeros((2, max(count, devices)), dtype=np.int64)
     place = np.zeros(3, dtype=np.int64)

@@ -23,7 +23,7 @@ Block = tuple[int, ...]
 """Operators that run on one device one after the other without a break."""
 
 
-class Times(NamedTuple):
+class TimedPlan(NamedTuple):
     """A plan: its length, devices, starts of operators, and starts of flows' transfers (-1: none)."""
 
     makespan: float
@@ -32,7 +32,7 @@ class Times(NamedTuple):
     begins: FloatArray
 
 
-class Net:
+class ProblemLists:
     """A problem as lists, which plain Python reads faster than arrays."""
 
     def __init__(self, arrays: PlacementArrays, cluster: IntArray) -> None:
@@ -73,7 +73,7 @@ class Timed:
         Seconds from the start of every job to the end of the plan, if nothing waits needlessly.
     """
 
-    def __init__(self, net: Net, device: list[int], wanted: Mapping[Job, float]) -> None:
+    def __init__(self, net: ProblemLists, device: list[int], wanted: Mapping[Job, float]) -> None:
         self.net, self.device = net, device
         self.readers: dict[Message, list[int]] = defaultdict(list)
         if net.model != DELAY:
@@ -146,7 +146,7 @@ class Timed:
                 reads.append((net.source[f], net.lasts[f][there][here]) if delay else ((net.item[f], here), 0.0))
         return reads
 
-    def times(self) -> Times:
+    def times(self) -> TimedPlan:
         """The plan as arrays; a message begins with its first reader."""
         begins = np.full(len(self.net.source), -1.0)
         for (item, target), readers in self.readers.items():
@@ -154,10 +154,10 @@ class Timed:
             flow = next(f for f in self.net.flows[item] if self.net.target[f] == first)
             begins[flow] = self.start[item, target]
         starts = np.asarray([self.start[v] for v in range(self.net.count)])
-        return Times(self.makespan, np.asarray(self.device, dtype=np.int64), starts, begins)
+        return TimedPlan(self.makespan, np.asarray(self.device, dtype=np.int64), starts, begins)
 
 
-def timed_from(net: Net, plan: Times) -> Timed:
+def timed_from(net: ProblemLists, plan: TimedPlan) -> Timed:
     """A plan from its arrays."""
     device = plan.device.tolist()
     wanted = dict[Job, float](enumerate(plan.start.tolist()))

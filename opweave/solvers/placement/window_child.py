@@ -23,7 +23,16 @@ import numpy as np
 from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.solvers.engines.child import Send, without_pandas
 from opweave.solvers.placement.arrays import DELAY, PlacementArrays
-from opweave.solvers.placement.timed_plan import Block, Job, Message, Net, Timed, Times, blocks_of, timed_from
+from opweave.solvers.placement.timed_plan import (
+    Block,
+    Job,
+    Message,
+    ProblemLists,
+    Timed,
+    TimedPlan,
+    blocks_of,
+    timed_from,
+)
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -48,25 +57,25 @@ MOST_REPEATS = 200
 """Windows in a row without a better plan after which the child ends, where there are few blocks."""
 
 
-class Work(NamedTuple):
+class WindowTask(NamedTuple):
     """What the child is asked to do: a problem, its groups (Colocate), chains, a plan, a seed, and when to end."""
 
     arrays: PlacementArrays
     cluster: IntArray
     chain: IntArray
-    plan: Times
+    plan: TimedPlan
     seed: int
     windows: int
     until: float
 
 
-def improve(work: Work, send: Send) -> None:
+def improve(work: WindowTask, send: Send) -> None:
     """Send None once the engine is there, and then every shorter plan."""
     with without_pandas():
         from ortools.sat.python import cp_model  # noqa: F401
 
     send(None)
-    net = Net(work.arrays, work.cluster)
+    net = ProblemLists(work.arrays, work.cluster)
     draw = random.Random(work.seed)
     chain = work.chain.tolist()
     plan = timed_from(net, work.plan)
@@ -98,7 +107,7 @@ def decide(plan: Timed, blocks: Sequence[Block], seed: int, seconds: float) -> t
     with without_pandas():
         from ortools.sat.python import cp_model
 
-    program = Program(plan, blocks, cp_model.CpModel())
+    program = WindowModel(plan, blocks, cp_model.CpModel())
     solver = brief_solver(WORK, seconds, seed)
     status = solver.solve(program.model)
     found = program.plan_of(solver) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
@@ -124,7 +133,7 @@ def brief_solver(work: float, seconds: float, seed: int = 0) -> cp_model.CpSolve
     return solver
 
 
-class Program:
+class WindowModel:
     """The program of one window: blocks choose devices and starts, and messages with an end in them are sent anew."""
 
     def __init__(self, plan: Timed, blocks: Sequence[Block], model: cp_model.CpModel) -> None:

@@ -38,7 +38,7 @@ MOST_LISTED, ROUNDS = 1000, 200
 SOURCE = "sets of devices for a layer"
 
 
-class Sets:
+class Certificates:
     """Certificates that no plan reaches a flow."""
 
     def __init__(self, instance: ServingInstance, run: Run) -> None:
@@ -174,7 +174,7 @@ def solve_bound(problem: ServingFlow, run: Run) -> Outcome:
     """Prove the best bound that can be found."""
     instance = lower(problem)
     if instance.bounded > 0.0 and not instance.short():
-        run.proved(1.0 / Sets(instance, run).most(instance.bounded) * (1.0 - SUMMATION), SOURCE)
+        run.proved(1.0 / Certificates(instance, run).most(instance.bounded) * (1.0 - SUMMATION), SOURCE)
         prove_best(instance, run)
     return Outcome(run.termination())
 
@@ -183,5 +183,5 @@ def prove_best(instance: ServingInstance, run: Run) -> None:
     """Prove that no plan is better than the best one, if that can be shown."""
     if run.objective and not run.should_stop():
         flow = 1.0 / run.objective * (1.0 + EQUAL)
-        if Sets(instance, run).refutes(flow):
+        if Certificates(instance, run).refutes(flow):
             run.proved(1.0 / flow, SOURCE)

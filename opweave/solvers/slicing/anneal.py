@@ -24,7 +24,7 @@ from opweave.solvers.slicing.arrays import (
     SlicingArrays,
     operator_seconds,
 )
-from opweave.solvers.slicing.memory import Memory, accept, proposed_excess
+from opweave.solvers.slicing.memory import RunningBytes, accept, proposed_excess
 
 DRAWS = 7
 """Random numbers drawn for each move."""
@@ -38,7 +38,7 @@ SHORTEST, SHIFT, COPY, SPEED, REMOVE = 0.35, 0.6, 0.75, 0.85, 0.95
 the dimension."""
 
 
-class State(NamedTuple):
+class SlicingState(NamedTuple):
     """A plan, the plan before a move, the best legal one, and memory: of devices, and of operators.
 
     ``touched`` are the operators that a move changes, and ``stamp`` is the last move that did.
@@ -55,14 +55,14 @@ class State(NamedTuple):
     touched: IntArray
 
 
-def state_of(plan: IntMatrix) -> State:
+def state_of(plan: IntMatrix) -> SlicingState:
     """The state before a plan is judged: no device has a part yet."""
     count, devices = len(plan), plan.shape[1] - 2
     weights, ends = np.zeros((2, devices))
     seconds, old_seconds = np.zeros((2, count))
     stamp, touched = np.full(count, -2, dtype=np.int64), np.zeros(count, dtype=np.int64)
     old = plan * (np.arange(plan.shape[1]) < CUT)
-    return State(plan.copy(), old, np.zeros_like(plan), weights, ends, seconds, old_seconds, stamp, touched)
+    return SlicingState(plan.copy(), old, np.zeros_like(plan), weights, ends, seconds, old_seconds, stamp, touched)
 
 
 @helper
@@ -146,7 +146,7 @@ def _copy(plan: IntMatrix, to: IntMatrix, low: int, high: int) -> None:
 
 @loop
 def anneal(
-    arrays: SlicingArrays, penalty: float, draws: FloatMatrix, heat: FloatArray, now: State, memory: Memory
+    arrays: SlicingArrays, penalty: float, draws: FloatMatrix, heat: FloatArray, now: SlicingState, memory: RunningBytes
 ) -> float:
     """Judge a plan, and anneal it in place.
 

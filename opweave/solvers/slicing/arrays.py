@@ -297,7 +297,7 @@ def judge_all(
             excess[p] = excess_of(arrays, plans[p], peaks[p])
 
 
-class Judged(NamedTuple):
+class JudgedPopulation(NamedTuple):
     """A judged population: seconds, excess (0: legal) and peak bytes by device."""
 
     seconds: FloatArray
@@ -305,7 +305,7 @@ class Judged(NamedTuple):
     peaks: IntArray
 
 
-def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: bool) -> Judged:
+def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: bool) -> JudgedPopulation:
     """Judge a population of plans.
 
     Parameters
@@ -317,7 +317,7 @@ def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: boo
     """
     count = len(modes)
     devices = arrays.links.shape[1]
-    judged = Judged(np.zeros(count), np.zeros(count), np.zeros((count, devices), dtype=np.int64))
+    judged = JudgedPopulation(np.zeros(count), np.zeros(count), np.zeros((count, devices), dtype=np.int64))
     judge_all(arrays, matrix_of(modes, cuts), memory, *judged, np.zeros(devices))
     return judged
 

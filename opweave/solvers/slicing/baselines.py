@@ -19,9 +19,9 @@ from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of
-from opweave.solvers.slicing.plans import Lowered, Plan, build, judged, report, speeds
+from opweave.solvers.slicing.plans import Lowered, SlicingPlan, build, judged, report, speeds
 
-Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
+Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], SlicingPlan]
 
 
 PARTS = {
@@ -37,7 +37,7 @@ BASELINES = ("one_device", "uniform", "proportional", "all_rows")
 """Baselines that every result is compared with."""
 
 
-def in_parts(by: str, along: str, problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
+def in_parts(by: str, along: str, problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> SlicingPlan:
     """Cut every operator alike."""
     if by == "speed":
         shares = speeds(instance)
@@ -51,7 +51,7 @@ def in_parts(by: str, along: str, problem: Slicing, instance: SlicingInstance, a
     return build(instance, arrays, np.full(instance.operators, mode, dtype=np.int64), shares)
 
 
-def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
+def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> SlicingPlan:
     """Everything on the device that is fastest alone, legal ones first; operators that it cannot run go elsewhere."""
     del problem
     mode = np.where(instance.length[:, ROWS] > 0, ROWS, CHANNELS)
@@ -65,7 +65,7 @@ def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArray
     return min(plans, key=lambda plan: (plan.excess, plan.seconds))
 
 
-def teams(instance: SlicingInstance, arrays: SlicingArrays) -> Iterator[Plan]:
+def teams(instance: SlicingInstance, arrays: SlicingArrays) -> Iterator[SlicingPlan]:
     """Rows in equal shares throughout, for the two fastest devices, the three fastest, and so on.
 
     The other rules give every operator the shares of its own speeds. Where shares change from one operator to the next,

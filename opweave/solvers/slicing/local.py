@@ -22,7 +22,7 @@ from opweave.solvers.slicing.arrays import CUT, MODE, SlicingArrays, arrays_of, 
 from opweave.solvers.slicing.baselines import RULES, teams
 from opweave.solvers.slicing.geneflow import scattered
 from opweave.solvers.slicing.memory import empty_memory
-from opweave.solvers.slicing.plans import Lowered, Plan, ended, judged, report
+from opweave.solvers.slicing.plans import Lowered, SlicingPlan, ended, judged, report
 
 SOFT = 1e-5
 """What a byte over memory costs at the beginning of a round, as a share of what it costs at the end, once a plan fits.
@@ -52,7 +52,7 @@ SCATTERED_EVERY = 5
 
 
 @dataclass(eq=False)
-class LocalSearch:
+class SlicingSearch:
     """The best plan of one instance and the moves that improve it.
 
     ``nearest`` is the plan closest to being legal, ``known`` the last plan of the run that was looked at.
@@ -62,12 +62,12 @@ class LocalSearch:
     instance: SlicingInstance
     arrays: SlicingArrays
     run: Run
-    best: Plan | None = None
-    nearest: Plan | None = None
+    best: SlicingPlan | None = None
+    nearest: SlicingPlan | None = None
     known: Solution | None = None
-    _built: list[Plan] = field(default_factory=list)
+    _built: list[SlicingPlan] = field(default_factory=list)
 
-    def consider(self, plan: Plan) -> bool:
+    def consider(self, plan: SlicingPlan) -> bool:
         """Keep a plan if it is the best so far; remember the plan closest to being legal."""
         far = self.nearest is None or (plan.excess, plan.seconds) < (self.nearest.excess, self.nearest.seconds)
         if math.isfinite(plan.seconds) and far:
@@ -86,7 +86,7 @@ class LocalSearch:
             self.known = best
             self.consider(judged(self.arrays, *self.instance.plan(best)))
 
-    def baselines(self) -> list[Plan]:
+    def baselines(self) -> list[SlicingPlan]:
         """Every baseline, and teams of the fastest devices, as far as there is time; the fastest comes first.
 
         They are built once.
@@ -101,12 +101,12 @@ class LocalSearch:
             self.consider(plan)
         return sorted((plan for plan in self._built if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)
 
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[SlicingPlan]:
         """The best plan, if there is one, and all baselines."""
         plans = self.baselines()
         return plans if self.best is None else [self.best, *plans]
 
-    def round(self, origin: Plan, number: int) -> bool:
+    def round(self, origin: SlicingPlan, number: int) -> bool:
         """Run one annealing round from a plan; return whether the best plan improved."""
         self.run.enter("annealing")
         rng = np.random.default_rng((self.run.seed, number))
@@ -136,16 +136,16 @@ class LocalSearch:
             done += count
         return improved
 
-    def scatter(self, number: int) -> Plan:
+    def scatter(self, number: int) -> SlicingPlan:
         """The random plan closest to being legal."""
         modes, cuts = scattered(self.instance, np.random.default_rng((self.run.seed, number, SCATTERED)), SCATTERED)
         found = judge(self.arrays, modes, cuts, memory=True)
         i = int(np.lexsort((found.seconds, found.excess))[0])
-        plan = Plan(modes[i], cuts[i], float(found.seconds[i]), float(found.excess[i]))
+        plan = SlicingPlan(modes[i], cuts[i], float(found.seconds[i]), float(found.excess[i]))
         self.consider(plan)
         return plan
 
-    def _penalty(self, origin: Plan) -> float:
+    def _penalty(self, origin: SlicingPlan) -> float:
         """Penalty in seconds of a byte over memory: the worst known excess costs ten times the latency."""
         if not is_limited(self.arrays):
             return -1.0
@@ -173,10 +173,10 @@ class LocalSearch:
             number += 1
 
 
-def local_search(problem: Slicing, run: Run, lowered: Lowered | None = None) -> LocalSearch:
+def local_search(problem: Slicing, run: Run, lowered: Lowered | None = None) -> SlicingSearch:
     """A local search that starts from the user's start."""
     instance = (lowered or Lowered(problem)).instance(run)
-    search = LocalSearch(problem, instance, arrays_of(instance), run)
+    search = SlicingSearch(problem, instance, arrays_of(instance), run)
     if isinstance(run.start, Slices):
         search.consider(judged(search.arrays, *instance.plan(run.start)))
     return search

@@ -30,7 +30,7 @@ from opweave.solvers.slicing.arrays import (
 )
 
 
-class Memory(NamedTuple):
+class RunningBytes(NamedTuple):
     """Bytes on every device while each operator runs, and last those of weights that stay, which come in addition.
 
     They are those under the current plan, and under the plan that a move proposes. Shape (operators + 1, devices).
@@ -40,15 +40,15 @@ class Memory(NamedTuple):
     proposed: IntMatrix
 
 
-def empty_memory(arrays: SlicingArrays) -> Memory:
+def empty_memory(arrays: SlicingArrays) -> RunningBytes:
     """Memory of a plan in which no device has a part."""
-    return Memory(*np.zeros((2, len(arrays.ops) + 1, len(arrays.capacity)), dtype=np.int64))
+    return RunningBytes(*np.zeros((2, len(arrays.ops) + 1, len(arrays.capacity)), dtype=np.int64))
 
 
 @helper
 def proposed_excess(
     arrays: SlicingArrays,
-    memory: Memory,
+    memory: RunningBytes,
     low: int,
     high: int,
     touched: IntArray,
@@ -85,7 +85,7 @@ def proposed_excess(
 
 
 @helper
-def accept(memory: Memory) -> None:
+def accept(memory: RunningBytes) -> None:
     """Make the proposed plan the current one."""
     for v in range(len(memory.held)):
         for k in range(memory.held.shape[1]):

@@ -23,7 +23,7 @@ SHARE = 0.2
 """Most seconds for the order, and the largest share of the time limit."""
 
 
-class Plan(NamedTuple):
+class SlicingPlan(NamedTuple):
     """Mode and cuts of every operator, the latency, and the excess of bytes (and parts) over the limits."""
 
     mode: IntArray
@@ -37,13 +37,13 @@ class Plan(NamedTuple):
         return bool(np.isfinite(self.seconds)) and self.excess == 0
 
 
-def judged(arrays: SlicingArrays, mode: IntArray, cuts: IntArray) -> Plan:
+def judged(arrays: SlicingArrays, mode: IntArray, cuts: IntArray) -> SlicingPlan:
     """A plan with its latency and excess from the evaluator."""
     found = judge(arrays, mode[None], cuts[None], memory=is_limited(arrays))
-    return Plan(mode, cuts, float(found.seconds[0]), float(found.excess[0]))
+    return SlicingPlan(mode, cuts, float(found.seconds[0]), float(found.excess[0]))
 
 
-def report(instance: SlicingInstance, plan: Plan, run: Run) -> bool:
+def report(instance: SlicingInstance, plan: SlicingPlan, run: Run) -> bool:
     """Report a plan if it is legal; return whether it is the best so far."""
     if not plan.legal or (run.objective is not None and plan.seconds >= run.objective):
         return False
@@ -68,7 +68,7 @@ def rounded(shares: FloatArray, length: int | IntArray) -> IntArray:
     return cuts
 
 
-def build(instance: SlicingInstance, arrays: SlicingArrays, mode: IntArray, shares: FloatArray) -> Plan:
+def build(instance: SlicingInstance, arrays: SlicingArrays, mode: IntArray, shares: FloatArray) -> SlicingPlan:
     """A plan with given modes and shares; whole operators go where they end soonest.
 
     Parameters

@@ -21,7 +21,7 @@ pytest.importorskip("onnxruntime")
 
 from opweave.adapters.cluster import carry, probing, running
 from opweave.adapters.cluster.carry import carry_out
-from opweave.adapters.cluster.compare import Row, with_measured_times
+from opweave.adapters.cluster.compare import ComparedRow, with_measured_times
 from opweave.adapters.cluster.connect import Workers, connected
 from opweave.adapters.cluster.parts import plan_of
 from opweave.adapters.cluster.probing import probe
@@ -317,5 +317,5 @@ def test_devices_that_did_nothing_are_taken_to_be_as_slow_as_the_others(model: P
     problem = pipeline_of(model, min_stages=1)
     plan = ow.Stages(stages=[ow.Stage(device="d0", operators=list(problem.running_order))])
     one = problem.model_copy(update={"max_stages": 1})
-    said = with_measured_times(one, plan, [Row("d0 computes", 1.0, 2.0)], 5.0)
+    said = with_measured_times(one, plan, [ComparedRow("d0 computes", 1.0, 2.0)], 5.0)
     assert said is not None and "still the best" in said

@@ -11,7 +11,7 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.modeling.arrays import MatrixModel
-from opweave.formulations.modeling.rows import Block
+from opweave.formulations.modeling.rows import RowBlock
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines import highs_child
@@ -51,8 +51,8 @@ def knapsack(rows: int = 1) -> MatrixModel:
     )
 
 
-def block(rows: int, value: float = 1.0) -> Block:
-    return Block(
+def block(rows: int, value: float = 1.0) -> RowBlock:
+    return RowBlock(
         start=np.arange(0, 2 * rows + 1, 2, dtype=np.int32),
         index=np.tile(np.array([0, 1], dtype=np.int32), rows),
         value=np.full(2 * rows, value),
@@ -156,7 +156,7 @@ def test_rows_that_were_left_out_are_added_and_no_solution_may_break_them(monkey
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(best_placement(problem)[0]))
     assert len(set(sizes)) > 1
     assert sorted(sizes) == sizes
-    monkeypatch.setattr(Block, "joined", lambda self, _: self)  # the rows are lost on the way
+    monkeypatch.setattr(RowBlock, "joined", lambda self, _: self)  # the rows are lost on the way
     lost = ow.solve(problem, solver="highs", options=PLAIN)
     assert lost.termination is ow.results.Termination.ENGINE_ERROR
     assert "violates constraints of its model" in lost.reason

@@ -21,7 +21,7 @@ from opweave.formulations.pipeline.instance import lower, lower_unless_short, st
 from opweave.problems.pipeline.spec import PAPER_COMPRESSION, Pipeline
 from opweave.solvers.pipeline import priced_walks, sets, sums
 from opweave.solvers.pipeline.arrays import arrays_of
-from opweave.solvers.pipeline.bottleneck import Finding, Thresholds
+from opweave.solvers.pipeline.bottleneck import Finding, ThresholdTests
 from opweave.solvers.pipeline.plans import value_of
 from opweave.solvers.pipeline.sums import SumSearch
 from tests.oracles.pipeline import best_pipeline
@@ -90,7 +90,7 @@ def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObje
     factor = data.draw(st.sampled_from([0.5, 0.9, 1.0, 1.1, 2.0]))
     limit = (3.0 if optimum is None else optimum) * factor
     for look in ("quick", "priced", "exact"):
-        tester = Thresholds(arrays_of(instance), lambda: False)
+        tester = ThresholdTests(arrays_of(instance), lambda: False)
         answer = {
             "quick": lambda tester=tester: tester.quick(limit),
             "priced": lambda tester=tester: tester.priced(limit, 2),

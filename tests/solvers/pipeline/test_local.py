@@ -12,7 +12,7 @@ from benchmarks.edge_networks import heterogeneous, random_chain
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import lower
 from opweave.solvers.pipeline.local import Sums
-from opweave.solvers.pipeline.plans import Plan, is_valid, value_of
+from opweave.solvers.pipeline.plans import PipelinePlan, is_valid, value_of
 from tests.strategies.pipeline import pipelines
 
 
@@ -26,7 +26,7 @@ def test_cuts_of_a_sequence_are_the_best_ones(problem) -> None:
     for count in range(1, len(instance.devices) + 1):
         for devices in itertools.permutations(range(len(instance.devices)), count):
             choices = itertools.combinations(range(1, instance.last), count - 1)
-            plans = [plan for cuts in choices if is_valid(instance, plan := Plan(cuts, devices))]
+            plans = [plan for cuts in choices if is_valid(instance, plan := PipelinePlan(cuts, devices))]
             found = sums.cuts(list(devices))
             if not instance.least <= count <= instance.most:
                 continue

@@ -11,7 +11,7 @@ import opweave as ow
 from benchmarks.serving import case, random_case
 from opweave.formulations.serving_flow.instance import lower
 from opweave.solvers.run import Run
-from opweave.solvers.serving_flow.bounds import Sets
+from opweave.solvers.serving_flow.bounds import Certificates
 from opweave.solvers.serving_flow.search import search
 from tests.oracles.serving_flow import best_serving
 from tests.strategies.serving_flow import serving_flows
@@ -49,7 +49,7 @@ def test_certificates_are_never_false(problem: ow.ServingFlow) -> None:
     if optimum is None or instance.short():
         return
     best = 1 / optimum
-    sets = Sets(instance, Run())
+    sets = Certificates(instance, Run())
     assert instance.bounded >= best * (1 - 1e-9)
     assert not sets.refutes(best * (1 - 1e-9))
     assert sets.most(instance.bounded) >= best * (1 - 1e-9)
@@ -62,7 +62,7 @@ def test_regions_share_no_layer_for_nothing() -> None:
         cluster=ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], bandwidth=[[0, 60], [60, 0]]),
         rates={"a": [100.0], "b": [100.0]},
     )
-    sets = Sets(lower(problem), Run())
+    sets = Certificates(lower(problem), Run())
     assert sets.refutes(60.001)
     assert not sets.refutes(59.999)
     assert 1 / ow.solve(problem).objective == pytest.approx(60.0)

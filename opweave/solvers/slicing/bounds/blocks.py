@@ -27,7 +27,7 @@ from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Blocks:
+class BlockConstants:
     """Constants of all operators v, devices k and flows e with a producer.
 
     Attributes
@@ -75,7 +75,7 @@ def subsets(devices: int) -> list[tuple[int, ...]]:
     return [chosen for size in range(1, devices + 1) for chosen in combinations(range(devices), size)]
 
 
-def blocks_of(instance: SlicingInstance) -> Blocks:
+def blocks_of(instance: SlicingInstance) -> BlockConstants:
     """Compute the constants."""
     kept = np.flatnonzero(instance.producer >= 0)
     reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start))[kept]
@@ -85,7 +85,7 @@ def blocks_of(instance: SlicingInstance) -> Blocks:
         [_flow(instance, int(e), int(v)) for e, v in zip(kept, reader, strict=True)], dtype=np.float64
     ).reshape(-1, 5)
     longest = instance.length.max(axis=1)
-    return Blocks(
+    return BlockConstants(
         first_flow=first,
         size=constants[:, 0],
         per_share=constants[:, 1],
@@ -101,7 +101,7 @@ def blocks_of(instance: SlicingInstance) -> Blocks:
 
 
 Constants = tuple[float, float, float, float, float]
-"""Size, bytes per share, and the halo above, below and at the end, as in :class:`Blocks`."""
+"""Size, bytes per share, and the halo above, below and at the end, as in :class:`BlockConstants`."""
 
 
 def _flow(instance: SlicingInstance, e: int, v: int) -> Constants:

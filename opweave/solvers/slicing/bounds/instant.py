@@ -16,7 +16,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
+from opweave.solvers.slicing.bounds.blocks import BlockConstants, subsets
 
 HALVINGS = 50
 
@@ -30,7 +30,7 @@ TINY = 1e-30
 """Seconds that count as none, because speeds would be too large to add."""
 
 
-def instant(blocks: Blocks, should_stop: Callable[[], bool] = lambda: False) -> FloatArray:
+def instant(blocks: BlockConstants, should_stop: Callable[[], bool] = lambda: False) -> FloatArray:
     """A lower bound of every operator's seconds. Shape (operators,).
 
     Networks repeat themselves, so each kind of operator is examined once. Where this is stopped, the speeds of all
@@ -51,7 +51,7 @@ def instant(blocks: Blocks, should_stop: Callable[[], bool] = lambda: False) -> 
     return best
 
 
-def by_speed(blocks: Blocks) -> FloatArray:
+def by_speed(blocks: BlockConstants) -> FloatArray:
     """Every operator on all devices together, without transfers and intercepts. Shape (operators,).
 
     It takes 1 / sum of 1 / seconds; nothing if a device takes next to no time, or if none may run it.
@@ -62,7 +62,7 @@ def by_speed(blocks: Blocks) -> FloatArray:
     return np.asarray(np.where(at_once, 0.0, 1.0 / np.maximum(speed, TINY)), dtype=np.float64)
 
 
-def _kind(blocks: Blocks, v: int) -> bytes:
+def _kind(blocks: BlockConstants, v: int) -> bytes:
     """What a least time depends on."""
     flows = slice(int(blocks.first_flow[v]), int(blocks.first_flow[v + 1]))
     of_flows = (blocks.size, blocks.per_share, blocks.above, blocks.below, blocks.end)
@@ -70,7 +70,9 @@ def _kind(blocks: Blocks, v: int) -> bytes:
     return np.concatenate([*(each[flows] for each in of_flows), *of_operator]).tobytes()
 
 
-def _needs(blocks: Blocks, rows: IntArray, members: tuple[int, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _needs(
+    blocks: BlockConstants, rows: IntArray, members: tuple[int, ...]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Bytes of operators' inputs, and what a set of devices needs of them: per share, and each beyond its share."""
     flows = Adjacency(blocks.first_flow, np.arange(len(blocks.size)))
     row, flow = flows.entries(rows)
@@ -135,7 +137,7 @@ class _Team(NamedTuple):
         return np.asarray(able & (left <= LOST))
 
 
-def _least_times(blocks: Blocks, rows: IntArray) -> FloatArray:
+def _least_times(blocks: BlockConstants, rows: IntArray) -> FloatArray:
     """Smallest possible time of every operator in ``rows`` over all sets of devices; 0 if no set may run it."""
     known = np.full(len(rows), np.inf)
     for members in subsets(blocks.devices):
@@ -151,7 +153,7 @@ def _least_times(blocks: Blocks, rows: IntArray) -> FloatArray:
     return np.where(np.isfinite(known), known, 0.0)
 
 
-def _team(blocks: Blocks, rows: IntArray, members: tuple[int, ...]) -> tuple[_Team, FloatArray]:
+def _team(blocks: BlockConstants, rows: IntArray, members: tuple[int, ...]) -> tuple[_Team, FloatArray]:
     """Operators on a set of devices, and a time in which each ends if any time is possible."""
     chosen = list(members)
     held, share, extra = _needs(blocks, rows, members)
