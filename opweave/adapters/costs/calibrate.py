@@ -180,8 +180,10 @@ def fit(samples: Sequence[Sample], name: str = "cpu") -> Calibration:
     for sample in samples:
         groups.setdefault(sample.kind, []).append(sample)
     rates = {kind: _fit_kind(rows) for kind, rows in groups.items()}
-    speed = max((rate.arithmetic for rate in rates.values() if rate.arithmetic is not None), default=1.0)
-    bandwidth = max((rate.traffic for rate in rates.values() if rate.traffic is not None), default=1.0)
+    arithmetic = [rate.arithmetic for rate in rates.values()]
+    traffic = [rate.traffic for rate in rates.values()]
+    speed = max((each for each in arithmetic if each is not None), default=1.0)
+    bandwidth = max((each for each in traffic if each is not None), default=1.0)
     efficiency = {
         kind: Efficiency(
             arithmetic=1.0 if rate.arithmetic is None else rate.arithmetic / speed,
@@ -197,8 +199,10 @@ def fit(samples: Sequence[Sample], name: str = "cpu") -> Calibration:
         memory_bandwidth=bandwidth,
         launch_seconds=float(np.median([rate.launch for rate in rates.values()])),
     )
-    apart = {kind: np.abs(_seconds(rows, rates[kind]) / _took(rows) - 1) for kind, rows in groups.items()}
-    errors = {kind: float(np.median(each)) for kind, each in apart.items()}
+    errors = dict[str, float]()
+    for kind, rows in groups.items():
+        apart = np.abs(_seconds(rows, rates[kind]) / _took(rows) - 1)
+        errors[kind] = float(np.median(apart))
     return Calibration(
         device=device, efficiency=FrozenDict(efficiency), default=_middle(efficiency), errors=FrozenDict(errors)
     )
@@ -242,13 +246,17 @@ def _fit_kind(rows: Sequence[Sample]) -> _Rates:
     found = []
     for overlap in _OVERLAPS if all(fastest) else (1.0,):
         spans = [_span(best / 30, best * 3) if best else np.array([np.inf]) for best in fastest]
-        launches = np.concatenate([[0.0], _span(2e-7, float(took.min()))]) if took.min() > 2e-7 else np.array([0.0])
+        launches = np.array([0.0])
+        if took.min() > 2e-7:
+            launches = np.concatenate([launches, _span(2e-7, float(took.min()))])
         for _ in range(3):  # refine the grid around the best point
             speed, rate, launch, error = _best(took, flops, moved, (spans[0], spans[1], launches), overlap)
             spans = [_around(span, best) for span, best in zip(spans, (speed, rate), strict=True)]
             launches = _around(launches, launch) if launch else launches
         rates = _Rates(speed if fastest[0] else None, rate if fastest[1] else None, launch, overlap)
-        found.append((error * (1.0 if overlap == 1.0 else 1.0 + _CAUTION / len(rows)), rates))
+        if overlap != 1.0:
+            error *= 1.0 + _CAUTION / len(rows)
+        found.append((error, rates))
     return min(found, key=lambda pair: pair[0])[1]
 
 

@@ -105,11 +105,8 @@ def cases(seed: int = 0, each: int = 10) -> list[CalibrationCase]:
                 for word, text in row.get("draw", {}).items():
                     names[word] = eval(text, names)  # the table's own text
                 made = {word: eval(text, names) for word, text in written.items()}
-                found.append(
-                    CalibrationCase(
-                        **fixed, **{word: names[word] for word in ("kind", "element") if word in variants}, **made
-                    )
-                )
+                varied = {word: names[word] for word in ("kind", "element") if word in variants}
+                found.append(CalibrationCase(**fixed, **varied, **made))
     return found
 
 
@@ -121,7 +118,8 @@ def _names(draw: np.random.Generator) -> dict[str, Any]:
 
     def channels(side: int) -> int:
         """Feature maps with many channels are small and large ones have few, as in networks; at most 3 MB."""
-        return int(min(2 ** draw.uniform(3, 10.5), 800_000 // side**2) // 8 * 8) or 8
+        most = min(2 ** draw.uniform(3, 10.5), 800_000 // side**2)
+        return int(most // 8 * 8) or 8
 
     def image() -> tuple[int, ...]:
         side = pick(7, 10, 14, 20, 28, 40, 56, 80, 112)
@@ -147,8 +145,8 @@ def case_models(found: Sequence[CalibrationCase]) -> Iterator[ModelProto]:
     """Models that contain the cases, many in each; the weights are random, but the same every time."""
     build, size = _Builder(), 0
     for case in found:
-        own = sum(4 * math.prod(np.shape(each) if isinstance(each, np.ndarray) else each) for each in case.weights)
-        own += sum(4 * math.prod(shape) for shape in case.inputs)
+        weights = [each.shape if isinstance(each, np.ndarray) else each for each in case.weights]
+        own = sum(4 * math.prod(shape) for shape in (*weights, *case.inputs))
         if size and size + own > GROUP_BYTES:
             yield build.model()
             build, size = _Builder(), 0
@@ -211,9 +209,8 @@ class _Builder:
                 name=f"{BEFORE}{name}",
             )
         elif case.kind in POOLS:
-            self._node(
-                "Conv", [f"x{name}", self._weight((shape[1], shape[1], 1, 1))], [f"r{name}"], name=f"{BEFORE}{name}"
-            )
+            kernel = self._weight((shape[1], shape[1], 1, 1))
+            self._node("Conv", [f"x{name}", kernel], [f"r{name}"], name=f"{BEFORE}{name}")
         else:
             self._node("Relu", [f"x{name}"], [f"r{name}"], name=f"{BEFORE}{name}")
         return f"r{name}"
@@ -221,7 +218,9 @@ class _Builder:
     def _weight(self, given: tuple[int, ...] | np.ndarray) -> str:
         from onnx import numpy_helper
 
-        value = given if isinstance(given, np.ndarray) else self._draw.random(given, np.float32) + np.float32(0.1)
+        value = given
+        if not isinstance(value, np.ndarray):
+            value = self._draw.random(value, np.float32) + np.float32(0.1)
         self._weights.append(numpy_helper.from_array(value, f"w{len(self._weights)}"))
         return self._weights[-1].name
 

@@ -88,9 +88,10 @@ class OpenDimension:
         if self.position == 0 < rank - 1 or (self.position == 1 and rank == 3 and self._is_state):
             return 1
         if rank == 4:
-            last = self.shape[3] in (1, 3, 4)
-            sides = [size for size in (self.shape[1:3] if last else self.shape[2:]) if size > 4]
-            return 3 if self.position == (3 if last else 1) else max(sides, default=IMAGE)
+            channels, sides = (3, self.shape[1:3]) if self.shape[3] in (1, 3, 4) else (1, self.shape[2:])
+            if self.position == channels:
+                return 3
+            return max((size for size in sides if size > 4), default=IMAGE)
         sound = _named(self.input) == AUDIO or (rank == 2 and not self.whole)
         return AUDIO if sound and self.position == rank - 1 else SEQUENCE
 
@@ -166,7 +167,8 @@ def advice(left: Sequence[OpenDimension], where: str, example: Mapping[str, int]
     names = {dim.place: dim.symbol or "?" for dim in left}
     said = []
     for name, shape in {dim.input: dim.shape for dim in left}.items():
-        sides = [names.get(f"{name}:{at}", "?" if size < 0 else str(size)) for at, size in enumerate(shape)]
+        sides = ["?" if size < 0 else str(size) for size in shape]
+        sides = [names.get(f"{name}:{at}", side) for at, side in enumerate(sides)]
         said.append(f"{name!r:.60} ({' x '.join(sides)})")
     more = f" and {len(said) - MOST_SHOWN:,} more" if len(said) > MOST_SHOWN else ""
     inputs = f"inputs {', '.join(said[:MOST_SHOWN])}{more} have" if len(said) > 1 else f"input {said[0]} has"

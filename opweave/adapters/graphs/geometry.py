@@ -155,6 +155,9 @@ def fitting(found: Mapping[str, Geometry | None], graph: OpGraph, layout: Layout
         described = len(op.outputs) == 1 or geometry == SPLIT  # pooling may also return where its maxima lie
         return bool(op.outputs) and described and misfit(extents, op, geometry) is None
 
-    return {
-        op.id: geometry for op in graph.operators if (geometry := found.get(op.id)) is not None and fits(op, geometry)
-    }
+    kept = dict[str, Geometry]()
+    for op in graph.operators:
+        geometry = found.get(op.id)
+        if geometry is not None and fits(op, geometry):
+            kept[op.id] = geometry
+    return kept

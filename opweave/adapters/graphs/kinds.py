@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from math import prod
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 Shape = tuple[int, ...]
@@ -104,9 +105,11 @@ class FrameworkKinds:
     def __init__(self, reader: str) -> None:
         self.table: dict[str, Any] = tomllib.loads(Path(reader).with_name("kinds.toml").read_text("utf-8"))
         self.common = dict(pair.split("=") for pair in self.table.get("common", "").split())
-        self.geometry = {kind: word for word, kinds in self.table.get("geometry", {}).items() for kind in kinds.split()}
-        rules = ((compile(rule, reader, "eval"), kinds) for rule, kinds in self.table.get("flops", {}).items())
-        self._flops = {kind: rule for rule, kinds in rules for kind in kinds.split()}
+        self.geometry, self._flops = dict[str, str](), dict[str, CodeType]()
+        for word, kinds in self.table.get("geometry", {}).items():
+            self.geometry |= dict.fromkeys(kinds.split(), word)
+        for rule, kinds in self.table.get("flops", {}).items():
+            self._flops |= dict.fromkeys(kinds.split(), compile(rule, reader, "eval"))
 
     def names(self, word: str) -> frozenset[str]:
         """A list of kinds."""
@@ -134,7 +137,8 @@ class FrameworkKinds:
         rule, made = self._flops.get(kind), prod(output)
         if rule is None:
             return element_flops(self.common.get(kind, kind), prod(inputs[0]) if inputs else 0, made)
-        scope = defaultdict[str, Any](int, {**(about or {}), **_FUNCTIONS, "x": inputs, "y": output, "made": made})
+        scope = defaultdict[str, Any](int, about or {})
+        scope |= {**_FUNCTIONS, "x": inputs, "y": output, "made": made}
         try:  # the table's own text, never a file's
             return float(eval(rule, {"__builtins__": {}}, scope)) + (made if scope["activation"] else 0)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
@@ -145,7 +149,8 @@ def _product(inputs: Sequence[Shape], output: Shape) -> float:
     """A matrix product; the summed dimension is what is left of a matrix of the first factor without its rows."""
     if len(inputs[0]) < 2 or len(output) < 2:
         return 2.0 * prod(output) * inputs[0][-1]
-    return 2.0 * prod(output) * (prod(inputs[0][-2:]) // output[-2] if output[-2] else 0)
+    summed = prod(inputs[0][-2:]) // output[-2] if output[-2] else 0
+    return 2.0 * prod(output) * summed
 
 
 def _einsum(equation: str, inputs: Sequence[Shape]) -> float:

@@ -66,9 +66,11 @@ def home_of(name: str, form: str) -> tuple[int | None, Place]:
     """
     table = TABLE["places"][form]
     inside = re.match(table["layer"], name, re.DOTALL)
-    rows, rest = (table["outside"], name) if inside is None else (table["inside"], name[inside.end() :])
+    layer, rows, rest = None, table["outside"], name
+    if inside is not None:
+        layer, rows, rest = int(inside[1]), table["inside"], name[inside.end() :]
     place = next(place for place, pattern in rows if re.match(pattern, rest, re.DOTALL))
-    return None if inside is None else int(inside[1]), place
+    return layer, place
 
 
 class Config:

@@ -43,7 +43,9 @@ def load_rig(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Rig:
     if path == HERE:
         return Rig(cluster=this_machine(), host="cpu")
     if not str(path).lower().endswith((".json", ".json.gz")):
-        return Rig(cluster=clusters.load(path, limits=limits)) if path in clusters.presets() else rig_of(str(path))
+        if path not in clusters.presets():
+            return rig_of(str(path))
+        return Rig(cluster=clusters.load(path, limits=limits))
     data = read_json(path, limits=limits)
     if isinstance(data, Mapping) and "cluster" in data:
         rig: Rig = validated(Rig, data, place(path))
@@ -97,19 +99,24 @@ def rig_of(text: str) -> Rig:
         devices.append(OVERHEADS[kinds[-1]].of(_device(word, name, item["memory"], item["bandwidth"])))
         machines.setdefault(item["machine"] or HERE, []).append(name)
     where = {name: machine for machine, names in machines.items() for name in names}
-    near = np.equal.outer(*[[where[device.name] for device in devices]] * 2)
+    homes = np.asarray([where[device.name] for device in devices])
+    near = homes[:, None] == homes[None, :]
     hosts = [device.name for device, kind in zip(devices, kinds, strict=True) if kind == HOST]
     last = OVERHEADS[next((kind for kind in kinds if kind != HOST), HOST)]
     head = Efficiency(launch_seconds=last.group_seconds + last.token_seconds)
+    bandwidth = np.where(near, LINK, ETHERNET)
+    np.fill_diagonal(bandwidth, 0.0)
+    latency = np.where(near, LINK_SECONDS, ETHERNET_LATENCY)
+    several = {name: tuple(names) for name, names in machines.items()} if len(machines) > 1 else {}
     return Rig(
         cluster=Cluster(
             devices=tuple(devices),
-            bandwidth=tuple(map(tuple, (np.where(near, LINK, ETHERNET) * (1 - np.eye(len(devices)))).tolist())),
-            latency=tuple(map(tuple, (np.where(near, LINK_SECONDS, ETHERNET_LATENCY)).tolist())),
+            bandwidth=tuple(map(tuple, bandwidth.tolist())),
+            latency=tuple(map(tuple, latency.tolist())),
         ),
         host=next((name for name in hosts if where[name] == HERE), None),
         efficiency=FrozenDict({"head": head}),
-        machines=FrozenDict({} if len(machines) == 1 else {name: tuple(names) for name, names in machines.items()}),
+        machines=FrozenDict(several),
     )
 
 
@@ -182,10 +189,11 @@ def this_machine(*, precision: Precision = "fp16") -> Cluster:
     flops, bandwidth = _processor_speeds()
     host = Device(name="cpu", memory_bytes=_free_memory(), flops_per_second=flops, memory_bandwidth=bandwidth)
     found = list(_graphics_cards(precision))
-    links = [bandwidth, *(link for _, link in found)]
-    count = len(links)
-    matrix = [[min(links[a], links[b]) if a != b else 0.0 for b in range(count)] for a in range(count)]
-    return Cluster(devices=(host, *(device for device, _ in found)), bandwidth=tuple(map(tuple, matrix)))
+    links = np.asarray([bandwidth, *(link for _, link in found)])
+    matrix = np.minimum.outer(links, links)
+    np.fill_diagonal(matrix, 0.0)
+    devices = host, *(device for device, _ in found)
+    return Cluster(devices=devices, bandwidth=tuple(map(tuple, matrix.tolist())))
 
 
 def _free_memory() -> int:

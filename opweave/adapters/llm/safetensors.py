@@ -88,9 +88,10 @@ def _files(path: Path, folder: Path, limits: Limits) -> list[Path]:
         raise InvalidInputError(f"{place(folder)}: there are no .safetensors files; read its config.json instead")
     data = read_json(index, limits=limits)
     named = data.get("weight_map") if isinstance(data, dict) else None
-    if not isinstance(named, Mapping) or not all(isinstance(name, str) and "/" not in name for name in named.values()):
+    files = {*named.values()} if isinstance(named, Mapping) else {None}
+    if not all(isinstance(name, str) and "/" not in name for name in files):
         raise InvalidInputError(f"{place(index)}: has no weight_map from tensors to files; check which file it is")
-    return [folder / str(name) for name in sorted(set(named.values()))]
+    return [folder / name for name in sorted(map(str, files))]
 
 
 def _sizes(files: list[Path], limits: Limits) -> dict[str, int]:

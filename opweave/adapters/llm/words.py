@@ -94,9 +94,8 @@ def _limit(model: LanguageModel, rig: Rig, work: Workload, plan: Schedule, found
         return f"The links limit it: {precise_seconds(sending)} of it are transfers."
     roles = computing[slowest]
     most = sorted(roles, key=lambda role: -roles[role])[:LARGEST]
-    named = joined(
-        WORDS.get(role, role) for role in most if roles[role] > WORTH_NAMING * busy[slowest] or role == most[0]
-    )
+    others = [role for role in most[1:] if roles[role] > WORTH_NAMING * busy[slowest]]
+    named = joined(WORDS.get(role, role) for role in [*most[:1], *others])
     waits = _waits_for_memory(model, rig, work, plan, slowest)
     verb, limit = ("reads", "memory bandwidth") if waits else ("computes", "arithmetic")
     transfers = f"; transfers take {precise_seconds(sending)}" if sending else ""

@@ -79,7 +79,9 @@ def _constants(graph: GraphProto) -> dict[str, TensorProto]:
 
 def _reading(node: NodeProto, op: Operator, sort: str, shape: Shape, constants: Mapping[str, TensorProto]) -> Reading:
     given = _attributes(node)
-    weights = constants.get(node.input[3 if node.op_type == "QLinearConv" else 1]) if sort == "convolution" else None
+    weights = None
+    if sort == "convolution":
+        weights = constants.get(node.input[3 if node.op_type == "QLinearConv" else 1])
     kernel = given.get("kernel_shape") or (list(weights.dims)[2:] if weights is not None else [])
     whole = len(op.inputs) == len(node.input)  # what is joined must be computed, and a convolution's weights constant
     axes = given.get("axes", [])

@@ -178,11 +178,12 @@ def measure(file: OnnxFile, found: Shaped, inputs: Inputs | None, limits: Limits
 
 
 def _arrays(inputs: Inputs | None) -> dict[str, Any]:
-    return {name: np.asarray(value) if _is_array(value) else value for name, value in (inputs or {}).items()}
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, np.ndarray | np.generic | int | float)
+    """Numbers and arrays as arrays; other values, such as lists of arrays, as they are."""
+    found = dict[str, Any](inputs or {})
+    for name, value in found.items():
+        if isinstance(value, np.ndarray | np.generic | int | float):
+            found[name] = np.asarray(value)
+    return found
 
 
 def constants_of(graph: GraphProto, where: str) -> dict[str, Sized]:

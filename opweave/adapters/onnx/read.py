@@ -170,7 +170,10 @@ class _Reader:
 
     def _with_kept(self, reads: Sequence[str]) -> list[str]:
         """What a node reads, with the sequences whose tensors are inside of these."""
-        return list(dict.fromkeys(each for read in reads for each in (read, *self._inside_of.get(read, ()))))
+        found = dict[str, None]()
+        for read in reads:
+            found |= dict.fromkeys((read, *self._inside_of.get(read, ())))
+        return list(found)
 
     def _keeps_type(self, node: NodeProto) -> bool:
         """Whether a node converts to the type that its input has, next to another conversion; runtimes skip these."""
@@ -201,11 +204,15 @@ class _Reader:
 
     def _scratch(self, node: NodeProto) -> int:
         made = self._size(node.output[0]) if node.output else None
-        return 0 if made is None else kernel_scratch(node, [self._size(name) for name in node.input], made)
+        if made is None:
+            return 0
+        return kernel_scratch(node, [self._size(name) for name in node.input], made)
 
     def _size(self, name: str) -> Sized | None:
         known = self._prepared.constants.get(name)
-        return self._prepared.size(name, "a node") if known is None and self._is_sized(name) else known
+        if known is None and self._is_sized(name):
+            return self._prepared.size(name, "a node")
+        return known
 
     def _shape(self, name: str) -> tuple[int, ...]:
         value = self._values.get(name)

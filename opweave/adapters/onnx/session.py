@@ -201,7 +201,8 @@ def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: in
     nodes = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(SUFFIX)]
     first = nodes[: len(nodes) // max(runs, 1)]
     order = tuple(event["name"].removesuffix(SUFFIX) for event in first)
-    counters = [{key: int(text) for key, text in event["args"].items() if key.startswith("mem_")} for event in first]
+    notes = [event["args"].items() for event in first]
+    counters = [{key: int(text) for key, text in each if key.startswith("mem_")} for each in notes]
     seconds = kernel_seconds(events, path.name)
     if not counters or not all({_LIVE, _MADE, _USED, _TOOK, _PEAK} <= row.keys() for row in counters):
         return RuntimeRun(outputs, order, seconds, None, None, None, None)

@@ -181,7 +181,8 @@ def _text(timeline: Timeline, row: int, letters: int) -> str:
     name, count = timeline.name(int(acts.what[row])), int(acts.count[row])
     if (acts.count > 1).any():
         last = safe_text(name.split(".")[-1])
-        return "" if letters < 2 else f"{last}\nx{count}" if len(last) <= letters else f"x{count}"
+        words = f"{last}\nx{count}" if len(last) <= letters else f"x{count}"
+        return words if letters >= 2 else ""
     return shortened(name, letters) if letters >= max(3, min(6, len(name))) else ""
 
 

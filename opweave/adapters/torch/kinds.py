@@ -73,11 +73,11 @@ def _count(
             func(*args, **kwargs)
         return float(counter.get_total_flops())
     read = tensors_in(args)
-    made = (tensors_in(result) or read)[:1]
-    shape = (
-        (sum(tensor.numel() for tensor in read),) if name.startswith("foreach_") else (*made, torch.empty(0))[0].shape
-    )
-    return KINDS.flops(name, [tuple(tensor.shape) for tensor in read], tuple(shape))
+    first = [*tensors_in(result), *read, torch.empty(0)][0]
+    shape = tuple(first.shape)
+    if name.startswith("foreach_"):
+        shape = (sum(tensor.numel() for tensor in read),)
+    return KINDS.flops(name, [tuple(tensor.shape) for tensor in read], shape)
 
 
 def torch_geometry(

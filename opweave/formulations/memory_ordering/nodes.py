@@ -234,7 +234,8 @@ def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Fuse
     sinks = [k for k in nodes if len(feeds[k]) == len(graph.after[k])]
     entered = all(graph.precedes(j, k) for late in nodes for j in waits_for[late] for k in sources if k != late)
     left = all(graph.precedes(k, j) for early in nodes for j in feeds[early] for k in sinks if k != early)
-    falling, rising, isolated = entered and len(sources) == 1, left and len(sinks) == 1, entered and left
+    isolated = entered and left
+    falling, rising = entered and len(sources) == 1, left and len(sinks) == 1
     if not (falling or rising or isolated):
         return None
     dies = _deaths(graph, nodes, sources)
@@ -251,8 +252,9 @@ def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Fuse
         return None
     order, peak, lowest = found
     isolated, falling, rising = (there and lowest >= floor for there, floor in allowed)
-    ends = (falling and peak == inner.step(0, 0, order[0])[0]) or (rising and peak == inner.last_cost(order[-1]))
-    return _as_node(graph, [nodes[v] for v in order], peak) if isolated or ends else None
+    falling = falling and peak == inner.step(0, 0, order[0])[0]
+    rising = rising and peak == inner.last_cost(order[-1])
+    return _as_node(graph, [nodes[v] for v in order], peak) if isolated or falling or rising else None
 
 
 def _deaths(graph: NodeGraph, nodes: Sequence[int], sources: Sequence[int]) -> dict[int, bool | None]:

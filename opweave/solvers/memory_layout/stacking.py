@@ -89,8 +89,9 @@ def put_why(
     high: int,
 ) -> None:
     """Change a ground or an earliest offset, and the interval that explains it; they are ``step`` values apart."""
-    for row in range(3):
-        put(values, stamp, trail, scalars, k + row * step, value if row == 0 else low if row == 1 else high)
+    put(values, stamp, trail, scalars, k, value)
+    put(values, stamp, trail, scalars, k + step, low)
+    put(values, stamp, trail, scalars, k + 2 * step, high)
 
 
 @helper

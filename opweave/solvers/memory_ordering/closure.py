@@ -116,8 +116,11 @@ def _empty_network(arrays: OrderingArrays, spare: int) -> Network:
     count, nodes = len(arrays.made), 2 + len(arrays.made) + len(arrays.size)
     arcs = 2 * (len(arrays.before) + len(arrays.readers) + 2 * len(arrays.size) + spare)
     following, to, room, saved = np.empty((4, arcs), dtype=np.int64)
-    (level, at, path, queue), (node, leave) = np.empty((4, nodes + 1), np.int64), np.empty((2, count), np.int64)
-    head, can, sizes = np.full(nodes, -1, dtype=np.int64), np.zeros((2, count), np.int64), np.zeros(3, dtype=np.int64)
+    level, at, path, queue = np.empty((4, nodes + 1), dtype=np.int64)
+    node, leave = np.empty((2, count), dtype=np.int64)
+    head = np.full(nodes, -1, dtype=np.int64)
+    can = np.zeros((2, count), dtype=np.int64)
+    sizes = np.zeros(3, dtype=np.int64)
     return Network(head, following, to, room, saved, node, leave, can, level, at, path, queue, sizes)
 
 

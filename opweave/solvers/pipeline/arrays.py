@@ -197,9 +197,10 @@ def open_window(
 def window_at(arrays: PipelineArrays, stage_limit: float, link_limit: float) -> WalkWindow:
     """The window for limits on stages and on transfers."""
     devices, points = arrays.reach.shape
-    window = WalkWindow(np.zeros((devices, points), dtype=np.int64), np.zeros((points, devices), dtype=np.int64))
-    open_window(arrays, stage_limit, link_limit, window.end, window.links)
-    return window
+    end = np.zeros((devices, points), dtype=np.int64)
+    links = np.zeros((points, devices), dtype=np.int64)
+    open_window(arrays, stage_limit, link_limit, end, links)
+    return WalkWindow(end, links)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

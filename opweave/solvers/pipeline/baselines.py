@@ -32,7 +32,8 @@ def one_device(instance: PipelineInstance, _seed: int) -> PipelinePlan:
     able = instance.reach[:, 0] == instance.last
     if not able.any():
         raise NoPlanError("no single device may run the whole model and holds it")
-    return PipelinePlan((), (int(np.argmin(np.where(able, instance.elapsed[:, -1], np.inf))),))
+    seconds = np.where(able, instance.elapsed[:, -1], np.inf)
+    return PipelinePlan((), (int(np.argmin(seconds)),))
 
 
 def random_split(instance: PipelineInstance, seed: int) -> PipelinePlan:
@@ -68,7 +69,8 @@ def joint_greedy(instance: PipelineInstance, _seed: int) -> PipelinePlan:
         reachable = range(point + 1, ends[point] + 1)
         point = instance.last if ends[point] == instance.last else min(reachable, key=lambda e: (instance.sent[e], -e))
         cuts.append(point)
-    plans = [plan for v in range(len(instance.devices)) if (plan := _follow(instance, tuple(cuts[:-1]), v)) is not None]
+    followed = [_follow(instance, tuple(cuts[:-1]), v) for v in range(len(instance.devices))]
+    plans = [plan for plan in followed if plan is not None]
     if not plans:
         raise NoPlanError("no chain of fastest links is long enough for the partitions")
     return min(plans, key=lambda plan: value_of(instance, plan))
@@ -99,7 +101,8 @@ def by_memory(instance: PipelineInstance, _seed: int) -> PipelinePlan:
     total = float(instance.memory[-1])
     order = list(range(len(instance.devices)))
     for count in range(len(order), 0, -1):
-        used = order if count == len(order) else sorted(sorted(order, key=lambda v: -room[v])[:count])
+        largest = sorted(order, key=lambda v: -room[v])[:count]
+        used = sorted(largest)
         shares = total * np.cumsum(room[used]) / max(1e-300, room[used].sum())
         plan = _shared_out(instance, used, shares.tolist())
         if plan is not None and is_valid(instance, plan):
@@ -135,11 +138,11 @@ def filling(instance: PipelineInstance, _seed: int) -> PipelinePlan:
         tuple(sorted(devices, key=lambda v: -float(instance.capacity[v]))),
     )
     orders = itertools.permutations(devices) if count <= ORDERED_DEVICES else iter(sorted_orders)
-    found = {plan for order in orders if (plan := _filled(instance, order)) is not None}
-    plans = sorted((value_of(instance, plan), plan.cuts, plan.devices) for plan in found if is_valid(instance, plan))
+    filled = {_filled(instance, order) for order in orders}
+    plans = [plan for plan in filled if plan is not None and is_valid(instance, plan)]
     if not plans:
         raise NoPlanError("no order of devices that are filled one after another holds the model")
-    return PipelinePlan(*plans[0][1:])
+    return min(plans, key=lambda plan: (value_of(instance, plan), plan.cuts, plan.devices))
 
 
 def _filled(instance: PipelineInstance, order: tuple[int, ...]) -> PipelinePlan | None:

@@ -82,7 +82,8 @@ def _colourful(
     At most ``room`` sets and vertices of each layer are grown. Returns the path and the number of arcs examined.
     """
     starts = range(len(following)) if begin is None else (begin,)
-    layers: list[dict[tuple[int, int], int]] = [{(1 << colour[v], v): -1 for v in starts}]
+    first = {(1 << colour[v], v): -1 for v in starts}
+    layers = [first]
     steps = 0
     for _ in range(length - 1):
         grown: dict[tuple[int, int], int] = {}

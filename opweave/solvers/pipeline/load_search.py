@@ -11,7 +11,7 @@ import numpy as np
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.solvers.pipeline.loads import ANY, Crew, Loads, SequenceLoads, SetLoads, WalkLoads, next_threshold
-from opweave.solvers.pipeline.plans import BestPlan, PipelinePlan, finished, nothing_fits
+from opweave.solvers.pipeline.plans import BestPlan, finished, nothing_fits
 from opweave.solvers.pipeline.sets import Sets, StageSteps
 from opweave.solvers.run import Outcome, Run
 
@@ -76,7 +76,7 @@ class LoadSearch:
         if value >= self.best.value:
             return
         if all(len(each) == 1 for each in crew.devices):
-            self.best.consider(PipelinePlan(crew.cuts, tuple(each[0] for each in crew.devices)))
+            self.best.consider(crew.plan)
         else:
             stages = self._stages(crew)
             self.best.plan = None
@@ -85,7 +85,7 @@ class LoadSearch:
 
     def _stages(self, crew: Crew) -> Stages:
         names = self.instance.devices
-        plain = self.instance.stages(crew.cuts, (each[0] for each in crew.devices)).stages
+        plain = self.instance.stages(crew.cuts, crew.plan.devices).stages
         return Stages(
             stages=tuple(
                 Stage(device=one.device, operators=one.operators, replicas=tuple(names[v] for v in devices[1:]))

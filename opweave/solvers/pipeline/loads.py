@@ -18,6 +18,7 @@ import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.solvers.pipeline.plans import PipelinePlan, stage_seconds, transfer_seconds
 from opweave.solvers.pipeline.sets import Sets, StageSteps, first_begins, seconds_by_point
 
 CLOSE = 1e-11
@@ -36,6 +37,11 @@ class Crew:
 
     cuts: tuple[int, ...]
     devices: tuple[tuple[int, ...], ...]
+
+    @property
+    def plan(self) -> PipelinePlan:
+        """The same with the first device of each stage alone."""
+        return PipelinePlan(self.cuts, tuple(each[0] for each in self.devices))
 
 
 @dataclass(eq=False)
@@ -75,20 +81,14 @@ class Loads:
 
     def value(self, crew: Crew) -> float:
         """The largest load of a plan."""
-        instance = self.instance
-        points = [0, *crew.cuts, instance.last]
-        first = [each[0] for each in crew.devices]
         turns = [len(each) for each in crew.devices]
-        pairs = zip(crew.cuts, first[:-1], first[1:], strict=True)
-        sending = [instance.send_seconds(b, v, w) for b, v, w in pairs]
-        computing = [
-            float(instance.elapsed[v, b] - instance.elapsed[v, a])
-            for v, a, b in zip(first, points[:-1], points[1:], strict=True)
-        ]
-        if instance.summed:
+        computing = stage_seconds(self.instance, crew.plan)
+        sending = transfer_seconds(self.instance, crew.plan)
+        if self.instance.summed:
             sums = zip([0.0, *sending], computing, [*sending, 0.0], turns, strict=True)
             return max((before + own + after) / n for before, own, after, n in sums)
-        shares = [t / min(n, m) for t, n, m in zip(sending, turns[:-1], turns[1:], strict=True)]
+        both = map(min, turns[:-1], turns[1:])  # replicas of both sides take turns
+        shares = [seconds / count for seconds, count in zip(sending, both, strict=True)]
         return max([*(each / n for each, n in zip(computing, turns, strict=True)), *shares])
 
 
@@ -106,7 +106,7 @@ class SetLoads:
     _ended: FloatMatrix = field(init=False)
 
     def __post_init__(self) -> None:
-        self._ended = np.zeros((int(self.sets.rows.max(initial=-1)) + 1, self.loads.instance.last + 1))
+        self._ended = self.sets.empty_table(self.loads.instance)
 
     def test(self, limit: float) -> tuple[Crew | None, float] | None:
         """As :data:`Test`."""
@@ -214,7 +214,9 @@ class WalkLoads:
         for e in range(1, points):
             if self.should_stop():
                 return None
-            ended = np.array([self._ended(v, e, begun[v, begins[v, e] : e], limit, refused) for v in range(count)])
+            ended = np.empty(count)
+            for v in range(count):
+                ended[v] = self._ended(v, e, begun[v, begins[v, e] : e], limit, refused)
             if e == points - 1:
                 refused.above(ended, limit)
                 return refused.least if not (ended <= limit).any() else None

@@ -94,7 +94,8 @@ class Sums:
         ends: list[int] = []
         for j in range(len(devices) - 1, 0, -1):
             v, each = devices[j], np.asarray([devices[j]])
-            begun = (tables[j] + self.sending(devices[j - 1], each) - self.computing[each] + self.blocked[each])[0]
+            received = tables[j] + self.sending(devices[j - 1], each)
+            begun = (received - self.computing[each] + self.blocked[each])[0]
             low = int(self.first[v, point])
             point = low + int(np.argmin(begun[low:point]))
             ends.append(point)
@@ -196,7 +197,7 @@ class Descent:
     def _single(self, devices: list[int]) -> Iterator[tuple[float, list[int]]]:
         """Sequences with the best replacement for each device, the best device in each gap, or one device left out."""
         fronts, backs = self.sums.fronts(devices), self.sums.backs(devices)
-        unused = np.asarray([v for v in range(len(self.sums.instance.devices)) if v not in set(devices)], dtype=int)
+        unused = np.setdiff1d(np.arange(len(self.sums.instance.devices)), devices)
         count = len(devices)
         for j in range(count + 1):
             source = devices[j - 1] if j else None
@@ -215,7 +216,8 @@ class Descent:
                     way = self.sums.sending(source, np.asarray([target]))[0]
                 else:
                     way = np.zeros(self.sums.instance.last + 1)
-                yield float((fronts[j] + way + backs[j + 1]).min()), [*devices[:j], *devices[j + 1 :]]
+                price = (fronts[j] + way + backs[j + 1]).min()
+                yield float(price), [*devices[:j], *devices[j + 1 :]]
 
     def _moved(self, devices: list[int]) -> Iterator[tuple[float, list[int]]]:
         """Sequences in which two devices swap positions, or one moves."""

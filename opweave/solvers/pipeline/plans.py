@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,13 +32,17 @@ class PipelinePlan:
     cuts: tuple[int, ...]
     devices: tuple[int, ...]
 
+    def stages(self, last: int) -> Iterator[tuple[int, int, int]]:
+        """Device, first and last point of every stage, the last of which ends at a point."""
+        return zip(self.devices, [0, *self.cuts], [*self.cuts, last], strict=True)
+
 
 def exact_value(instance: PipelineInstance, plan: PipelinePlan) -> float:
     """The objective of a plan, every stage summed separately; it equals the referee's except for the last digits."""
-    position = instance.position
-    begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
-    stages = zip(plan.devices, begins, ends, strict=True)
-    return _objective(instance, [math.fsum(instance.seconds[v, position[a] : position[b]]) for v, a, b in stages], plan)
+    position, computing = instance.position, list[float]()
+    for v, a, b in plan.stages(instance.last):
+        computing.append(math.fsum(instance.seconds[v, position[a] : position[b]]))
+    return _objective(instance, computing, plan)
 
 
 def is_chain(instance: PipelineInstance, stages: Stages) -> bool:
@@ -59,9 +63,8 @@ def plan_from(instance: PipelineInstance, stages: Stages) -> PipelinePlan:
 
 def stage_seconds(instance: PipelineInstance, plan: PipelinePlan) -> list[float]:
     """Seconds of every stage."""
-    begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
     elapsed = instance.elapsed
-    return [float(elapsed[v, b] - elapsed[v, a]) for v, a, b in zip(plan.devices, begins, ends, strict=True)]
+    return [float(elapsed[v, b] - elapsed[v, a]) for v, a, b in plan.stages(instance.last)]
 
 
 def transfer_seconds(instance: PipelineInstance, plan: PipelinePlan) -> list[float]:
@@ -90,8 +93,7 @@ def _objective(instance: PipelineInstance, computing: list[float], plan: Pipelin
 
 def is_valid(instance: PipelineInstance, plan: PipelinePlan) -> bool:
     """Whether the plan obeys memory, devices, links and numbers of stages."""
-    begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
-    held = all(a < b <= instance.reach[v, a] for v, a, b in zip(plan.devices, begins, ends, strict=True))
+    held = all(a < b <= instance.reach[v, a] for v, a, b in plan.stages(instance.last))
     counted = instance.least <= len(plan.devices) <= min(instance.most, instance.most_devices)
     apart = len(set(plan.devices)) == len(plan.devices)
     return held and counted and apart and value_of(instance, plan) < math.inf

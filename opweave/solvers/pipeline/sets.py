@@ -64,9 +64,11 @@ class Sets:
         sizes = [len(each) for each in members]
         if math.prod(size + 1 for size in sizes) > MOST_SETS:
             return None
-        counts = np.array(list(itertools.product(*(range(size + 1) for size in sizes))), dtype=np.int64)
+        numbers = [range(size + 1) for size in sizes]
+        counts = np.array(list(itertools.product(*numbers)), dtype=np.int64)
         group = np.array([key[2] for key in groups])
-        few = counts[(counts.sum(axis=1) >= 1) & (counts.sum(axis=1) <= most_turns)]
+        turns = counts.sum(axis=1)
+        few = counts[(turns >= 1) & (turns <= most_turns)]
         alone = np.array([len(set(group[each > 0].tolist())) == 1 for each in few], dtype=bool)
         teams = few[alone]
         there = (counts[:, None, :] >= teams[None]).all(axis=2)
@@ -78,6 +80,11 @@ class Sets:
     def entries(self, instance: PipelineInstance) -> int:
         """Entries of a table."""
         return int((self.rows >= 0).sum()) * (instance.last + 1)
+
+    def empty_table(self, instance: PipelineInstance) -> FloatMatrix:
+        """A table that knows no way to any set: all infinite. Shape (rows, points)."""
+        rows = int(self.rows.max(initial=-1)) + 1
+        return np.full((rows, instance.last + 1), np.inf)
 
     def team(self, team: int) -> list[int]:
         """The first device of every class in a team."""
@@ -105,10 +112,14 @@ class Sets:
     def devices(self, teams: list[int]) -> list[list[int]]:
         """Different devices for a sequence of teams; interchangeable ones in the order of their places."""
         free = [list(each) for each in self.members]
-        return [
-            [free[c].pop(0) for c, count in enumerate(self.teams[team].tolist()) for _ in range(count)]
-            for team in teams
-        ]
+        found = []
+        for team in teams:
+            taken = list[int]()
+            for c, count in enumerate(self.teams[team].tolist()):
+                taken += free[c][:count]
+                del free[c][:count]
+            found.append(taken)
+        return found
 
 
 @dataclass(eq=False)
@@ -152,7 +163,7 @@ class CheapestSums:
     should_stop: Callable[[], bool]
 
     def __post_init__(self) -> None:
-        self._ended = np.full((int(self.sets.rows.max(initial=-1)) + 1, self.instance.last + 1), np.inf)
+        self._ended = self.sets.empty_table(self.instance)
 
     def solve(self) -> tuple[float, PipelinePlan | None] | None:
         """The least sum and a plan that has it, infinite and None if there is no plan; None if there is no time."""
@@ -252,5 +263,6 @@ def least_before(values: FloatMatrix, first: IntArray) -> FloatMatrix:
         found[:, ends] = np.minimum(level[:, first[ends]], level[:, ends - (1 << k)])
         half = 1 << k
         if half < values.shape[1]:
-            level = np.concatenate([np.minimum(level[:, :-half], level[:, half:]), level[:, -half:]], axis=1)
+            pairs = np.minimum(level[:, :-half], level[:, half:])
+            level = np.concatenate([pairs, level[:, -half:]], axis=1)
     return found

@@ -345,13 +345,19 @@ class _Search:
         """An amount that is enough for a plan: what the referee says is missing, doubled until it accepts the plan."""
         if item.falls:
             most = min(most, (item.amount or 0) - 1)
-        excess = max((math.ceil(each.excess or 0) for each in self._problem.evaluate(plan).violations), default=0)
+        broken = self._problem.evaluate(plan).violations
+        excess = max((math.ceil(each.excess or 0) for each in broken), default=0)
         more = min(max(1, excess), most)
-        while (problem := self._with({item.axis: item.after(more)})) is None or not problem.evaluate(plan).feasible:
+        while not self._accepts(plan, {item.axis: item.after(more)}):
             if more >= most:
                 return None
             more = min(2 * more, most)
         return more
+
+    def _accepts(self, plan: Solution, changes: Mapping[str, int | str | None]) -> bool:
+        """Whether a plan is feasible for the problem with changes."""
+        problem = self._with(changes)
+        return problem is not None and problem.evaluate(plan).feasible
 
     def _repair(self, item: Requirement, words: str, value: int | str | None, plan: Solution, **cost: Any) -> Repair:
         repair = Repair(requirement=item.name, words=words, plan=plan, **cost)

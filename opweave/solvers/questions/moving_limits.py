@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, NamedTuple
 
 from opweave.problems.batched_mapping.spec import BatchedMapping
@@ -117,11 +118,15 @@ def tradeoff(problem: AnyProblem, measures: tuple[str, ...]) -> Tradeoff:
     names = {given: ALSO.get(given, given) for given in measures}
     wanted = [given for given, name in names.items() if name in goals]
     limited = [given for given, name in names.items() if name in caps]
-    if len(wanted) == 1 and 1 <= len(limited) == len(measures) - 1 and len(set(names.values())) == len(measures):
+    differ = len(set(names.values())) == len(measures)
+    if differ and len(wanted) == 1 and 1 <= len(limited) == len(measures) - 1:
         own = {"objective": names[wanted[0]]} if "objective" in type(problem).model_fields else {}
         return Tradeoff(rebuilt(problem, **own), (*wanted, *sorted(limited, key=lambda name: name == "devices")))
-    sets = [*((goal, cap) for goal in goals for cap in caps), *((goal, *caps) for goal in goals if len(caps) > 1)]
-    near = "".join(did_you_mean(name, {*goals, *caps}) for name, short in names.items() if short not in {*goals, *caps})
+    sets: list[tuple[str, ...]] = list(product(goals, caps))
+    if len(caps) > 1:
+        sets += [(goal, *caps) for goal in goals]
+    known = {*goals, *caps}
+    near = "".join(did_you_mean(given, known) for given, name in names.items() if name not in known)
     raise InvalidInputError(
         f"{type(problem).__name__} has no exact front over {' and '.join(map(repr, measures)):.120}{near}; it has "
         f"{', '.join(map(repr, sets)) or 'none'}; ow.pymoo_problem searches any metrics, without proofs"

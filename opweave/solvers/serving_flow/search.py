@@ -136,7 +136,8 @@ def _change(plan: IntMatrix, draws: FloatMatrix, row: int, last: int) -> None:
         step += 1
     first, end = plan[k, 0], plan[k, 1]
     if kind == 0:  # two devices swap blocks
-        plan[k, 0], plan[k, 1], plan[j, 0], plan[j, 1] = plan[j, 0], plan[j, 1], first, end
+        plan[k, 0], plan[k, 1] = plan[j, 0], plan[j, 1]
+        plan[j, 0], plan[j, 1] = first, end
     elif kind == 1:  # a device takes the block of another one
         plan[k, 0], plan[k, 1] = plan[j, 0], plan[j, 1]
     elif kind == 2:  # or the second part of it

@@ -324,4 +324,6 @@ def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: boo
 
 def is_limited(arrays: SlicingArrays) -> bool:
     """Whether a plan can be illegal, by memory or parts."""
-    return bool((arrays.capacity < NO_LIMIT).any() or (arrays.ops[:, MOST] < arrays.links.shape[1]).any())
+    by_memory = (arrays.capacity < NO_LIMIT).any()
+    by_parts = (arrays.ops[:, MOST] < arrays.links.shape[1]).any()
+    return bool(by_memory or by_parts)

@@ -50,7 +50,8 @@ def decode(instance: SlicingInstance, rows: FloatArray) -> tuple[IntArray, IntAr
 def encode(mode: IntArray, cuts: IntArray) -> FloatArray:
     """Genes of a plan; decoding them returns the plan."""
     parts = np.diff(cuts, axis=1) / np.maximum(1, cuts[:, -1:])
-    shares = np.where(parts > 0, IDLE + (1.0 - IDLE) * parts / parts.max(axis=1, keepdims=True, initial=1e-300), 0.0)
+    most = parts.max(axis=1, keepdims=True, initial=1e-300)
+    shares = np.where(parts > 0, IDLE + (1.0 - IDLE) * parts / most, 0.0)
     return np.column_stack([shares, np.where(mode == CHANNELS, 0.75, 0.25)]).ravel()
 
 

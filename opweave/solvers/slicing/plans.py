@@ -82,7 +82,8 @@ def build(instance: SlicingInstance, arrays: SlicingArrays, mode: IntArray, shar
     allowed = np.isfinite(instance.intercept)
     whole = instance.whole
     cuts = np.zeros((len(shares), shares.shape[1] + 1), dtype=np.int64)
-    mode = np.where(np.take_along_axis(instance.length, mode[:, None], axis=1)[:, 0] == 0, CHANNELS - mode, mode)
+    length = np.take_along_axis(instance.length, mode[:, None], axis=1)[:, 0]
+    mode = np.where(length == 0, CHANNELS - mode, mode)
     mode[whole] = ROWS
     wanted = np.where(allowed, shares, 0.0)
     none = wanted.sum(axis=1) <= 0.0

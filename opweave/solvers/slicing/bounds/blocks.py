@@ -163,9 +163,10 @@ def _windows(instance: SlicingInstance, e: int, v: int) -> Constants:
 
 def _most(instance: SlicingInstance) -> FloatArray:
     """Largest share by memory: a part holds its output, and its weights or at least its share of them."""
-    made = np.zeros(instance.operators)
     sizes = (instance.cell * instance.channels * instance.rows).astype(np.float64)
-    np.add.at(made, np.repeat(np.arange(instance.operators), np.diff(instance.made_start)), sizes[instance.made])
+    maker = np.repeat(np.arange(instance.operators), np.diff(instance.made_start))
+    made = np.zeros(instance.operators)
+    np.add.at(made, maker, sizes[instance.made])
     shared = (instance.length[:, CHANNELS] > 0) | instance.whole
     weight = instance.weight.astype(np.float64)
     fixed = np.where(shared, 0.0, weight)

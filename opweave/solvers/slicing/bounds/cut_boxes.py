@@ -98,7 +98,9 @@ def _finest(length: int, centres: tuple[int, ...], most: int) -> tuple[IntArray,
     """The finest grid of at most ``most`` boxes, by bisection over the growth of intervals."""
     few = len(GROWTHS)
     many = -1
-    best = (np.asarray([[0] * (len(centres) + 1) + [length]]), np.asarray([[0] + [length] * (len(centres) + 1)]))
+    low = [0] * (len(centres) + 1)
+    high = [length] * (len(centres) + 1)
+    best = np.asarray([[*low, length]]), np.asarray([[0, *high]])
     while few - many > 1:
         middle = (few + many) // 2
         found = _grid(length, centres, GROWTHS[middle], most)

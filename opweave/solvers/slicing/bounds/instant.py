@@ -127,8 +127,9 @@ class _Team(NamedTuple):
         able &= (self.least.sum(axis=1) <= 1.0 + LOST) & (budget >= 0)
         left = 1.0 - free.sum(axis=1)
         for i in np.argsort(self.steep, axis=1).T:
-            steep, grown = (np.take_along_axis(each, i[:, None], axis=1)[:, 0] for each in (self.steep, top - free))
-            grown = np.maximum(np.minimum(left, grown), 0.0)
+            steep = np.take_along_axis(self.steep, i[:, None], axis=1)[:, 0]
+            room = np.take_along_axis(top - free, i[:, None], axis=1)[:, 0]
+            grown = np.maximum(np.minimum(left, room), 0.0)
             with np.errstate(over="ignore"):
                 paid = np.divide(budget, steep, out=np.full(len(steep), np.inf), where=steep > 0)
             grown = np.minimum(grown, paid)
