@@ -43,8 +43,7 @@ from opweave.problems.words import counted
 
 def placement_with(problem: BatchedMapping, graph: OpGraph, seconds: FloatArray) -> Placement:
     """A placement on the same cluster under the same constraints; NaN if an operator cannot run on a device."""
-    known = np.where(np.isnan(seconds), None, seconds)
-    table = tuple(map(tuple, known.tolist()))
+    table = tuple(tuple(None if np.isnan(s) else float(s) for s in row) for row in seconds.tolist())
     costs = Costs(operators=graph.operator_ids, devices=tuple(problem.cluster.device_index), table=table)
     return Placement(
         graph=graph,
