@@ -198,8 +198,13 @@ def geometry(
     return read(model, graph, limits, **({"args": args, "kwargs": kwargs} if family == "torch" else {"dims": dims}))
 
 
-def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
+def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
+
+    Parameters
+    ----------
+    kind
+        The kind of problem that is wanted; None for that of the file.
 
     Raises
     ------
@@ -209,6 +214,8 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
     name = place(path)
     data = _read_object(path, limits)
     stated = data.get("kind")
+    if kind is not None and kind != stated:
+        raise InvalidInputError(f"{name}: its kind is {stated!r:.60}, and {kind!r:.60} is wanted")
     load_plugins()
     kinds = {word: found for word, found in Problem.kinds().items() if found.__module__ != Problem.__module__}
     found = kinds.get(stated) if isinstance(stated, str) else None
@@ -220,8 +227,7 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
                 "problem of your own must be imported first ('opweave --import FILE solve ...')"
             )
         raise InvalidInputError(f"{name}: a problem needs a 'kind', one of: {known}; {_instead(data)}")
-    graph = data.get("graph")
-    if isinstance(graph, Mapping):
+    if isinstance(graph := data.get("graph"), Mapping):
         _check_counts(graph, name, limits)
     return cast("AnyProblem", validated(found, data, name))
 
@@ -315,8 +321,7 @@ def _object(data: object, name: str) -> dict[str, object]:
 
 
 def _check_counts(graph: Mapping[str, object], name: str, limits: Limits) -> None:
-    caps = {"operators": limits.operators, "tensors": limits.tensors, "parameters": limits.tensors}
-    check_counts(graph, caps, name)
+    check_counts(graph, {"operators": limits.operators, "tensors": limits.tensors, "parameters": limits.tensors}, name)
 
 
 def _instead(data: Mapping[str, object]) -> str:

@@ -104,7 +104,7 @@ def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
         Solver("ctrl-c", kind, "algorithm", _interrupted, "interrupted after its first order"),
         Solver("away", kind, "engine", _solve_auto, "not here", missing=lambda: away),
     ]
-    monkeypatch.setattr(registry, "_KINDS", ())
+    monkeypatch.setattr(registry, "KINDS", ())
     monkeypatch.setattr(registry, "_SOLVERS", {(kind, fake.name): fake for fake in fakes})
 
 
