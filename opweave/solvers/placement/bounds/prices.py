@@ -30,6 +30,7 @@ from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
+from opweave.solvers.placement.bounds.counts import least_counts
 from opweave.solvers.placement.bounds.priced_block import PricedBlock
 from opweave.solvers.placement.bounds.whole_bytes import TRIES, WholeBytes
 from opweave.solvers.rounding import SUMMATION
@@ -243,6 +244,8 @@ class PriceSearch:
         for first in (0.0 * price, price):
             self._try(first, seconds, report)
         whole.raise_bound(price, ceiling, seconds, report, TRIES[1:2])
+        if ceiling() < math.inf:
+            report(least_counts(whole, price, ceiling(), seconds))
         kept = 0.5 * seconds()  # for whole bytes at the best prices
         for _ in range(ROUNDS):
             next_ = self._next(ceiling()) if seconds() > kept else None

@@ -127,9 +127,9 @@ class WholeBytes:
         rest_priced = self._rest([kind.values for kind in chain.blocks], own)
         tables = [kind.block.values for kind in chain.blocks]
         rest, room = self._rest(tables, plain), float(chain.capacity @ price)
-        slack = self._slack(tables, plain, rest, ceiling)
+        slack = self.slack(ceiling)
         visits, left = self._visits(plain), self._bytes_left()
-        labels = self._first(price, ceiling)
+        labels = self.first(price, ceiling)
         least, aside, ahead = 0.0, ceiling, None
         for position, kind in enumerate(chain.blocks):
             if seconds() <= 0.0:
@@ -148,7 +148,7 @@ class WholeBytes:
                 labels, ahead = _moved(labels, ahead), None
                 seconds_, priced = times[:, labels.device]
                 labels = labels._replace(seconds=labels.seconds + seconds_, priced=labels.priced + priced)
-                labels = self._hold(labels, v, labels.device)
+                labels = self.hold(labels, v, labels.device)
             labels, ahead = _moved(labels, ahead), None
             total = (labels.priced + rest_priced[position][labels.device]) * (1.0 - SUMMATION)
             follows = rest[position][labels.device]
@@ -168,7 +168,7 @@ class WholeBytes:
                 break
         return least, least >= ceiling or (least < aside and most[1] == TRIES[-1][1])
 
-    def _first(self, price: FloatArray, ceiling: float) -> Labels:
+    def first(self, price: FloatArray, ceiling: float) -> Labels:
         """The label of the beginning: operators outside the windows hold their bytes where they may run."""
         outside = self.chain.outside
         used = np.zeros((1, len(self.sets)), dtype=np.int64)
@@ -244,10 +244,10 @@ class WholeBytes:
             found |= {inside | 1 << k: np.maximum(table, single[k]) for inside, table in found.items()}
         return found
 
-    def _slack(
-        self, tables: list[FloatArray], own: FloatArray, rest: list[FloatArray], ceiling: float
-    ) -> dict[PricedBlock, FloatArray]:
+    def slack(self, ceiling: float) -> dict[PricedBlock, FloatArray]:
         """Seconds that windows between devices may take in a plan below the ceiling. Shape (devices, devices) each."""
+        tables, own = [kind.block.values for kind in self.chain.blocks], self.arrays.seconds[self.chain.milestones]
+        rest = self._rest(tables, own)
         found: dict[PricedBlock, FloatArray] = {}
         before = np.zeros(self.devices)
         for position, (kind, table) in enumerate(zip(self.chain.blocks, tables, strict=True)):
@@ -277,13 +277,13 @@ class WholeBytes:
             if not len(here.device) or not kind.block.values[a, b] < slack[a, b]:
                 continue
             for most in (choices, 0):
-                each = self._passing(position, price, a, b, self.ways[kind].within(a, b, slack, most, seconds))
+                each = self.passing(position, price, a, b, self.ways[kind].within(a, b, slack, most, seconds))
                 if len(here.device) * len(each.device) <= MOST_JOINED:
                     break
             found.append(self._joined(here, each))
         return Labels(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
-    def _passing(self, position: int, price: FloatArray, a: int, b: int, ways: Ways) -> Labels:
+    def passing(self, position: int, price: FloatArray, a: int, b: int, ways: Ways) -> Labels:
         """The ways of a window between two devices as labels of what they add."""
         kind, members = self.chain.blocks[position], self.chain.members[position]
         usable, heavy = np.isfinite(kind.block.window.arrays.seconds), kind.bytes > 0.0
@@ -297,7 +297,7 @@ class WholeBytes:
             np.where(heavy, self.own[members], 0) @ self._within(ways.allowed),
             np.einsum("vp,wvk->wpk", self.uses[members] & heavy[:, None], sole),
         )
-        return each.take(_undominated(each))
+        return each.take(undominated(each))
 
     def _joined(self, labels: Labels, ways: Labels) -> Labels:
         """Every label with every way after it."""
@@ -322,7 +322,7 @@ class WholeBytes:
         more = np.einsum("lpk,p->lk", new, self.arrays.parameter_bytes[self.shared])
         return labels._replace(used=labels.used + more @ self.sets.T, held=labels.held | held)
 
-    def _hold(self, labels: Labels, v: int, device: IntArray) -> Labels:
+    def hold(self, labels: Labels, v: int, device: IntArray) -> Labels:
         """The labels with the bytes of an operator on one device each; shared parameters count once there."""
         there = np.eye(self.devices, dtype=np.bool_)[device]
         labels = labels._replace(used=labels.used + self.own[v] * self.sets.T[device])
@@ -349,7 +349,7 @@ class WholeBytes:
         )
         best = np.argsort(np.minimum.reduceat(sums[order], at), kind="stable")
         merged, sums = merged.take(best), np.minimum.reduceat(sums[order], at)[best]
-        good = _undominated(merged)
+        good = undominated(merged)
         return merged.take(good), sums[good]
 
 
@@ -368,7 +368,7 @@ def _moved(labels: Labels, table: FloatArray | None) -> Labels:
     return moved._replace(device=device, seconds=moved.seconds + seconds, priced=moved.priced + priced)
 
 
-def _undominated(labels: Labels) -> BoolArray:
+def undominated(labels: Labels) -> BoolArray:
     """Whether labels are better than each of the first ones in some respect; later ones are dropped."""
     count = len(labels.device)
     good, columns = np.ones(count, dtype=np.bool_), np.column_stack([labels.seconds, labels.priced])
