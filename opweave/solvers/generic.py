@@ -34,11 +34,6 @@ def load_packages() -> None:
 
 def complete(kind: str) -> None:
     """Register what a user's problem lacks: engines, if it has formulations, and "auto"."""
-    _add_missing(kind)
-
-
-def _add_missing(kind: str) -> None:
-    """Register engines, if a user's problem has formulations, and "auto"."""
     found = Problem.kinds().get(kind)
     if found is None or not issubclass(found, Problem) or found.__module__.startswith(OPWEAVES):
         return

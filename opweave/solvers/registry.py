@@ -141,15 +141,7 @@ def concerning(problem: str, constraints: Iterable[type[Constraint]] | None = No
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_KINDS = (
-    "memory_ordering",
-    "placement",
-    "batched_mapping",
-    "pipeline",
-    "slicing",
-    "memory_layout",
-    "serving_flow",
-)
+_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout", "serving_flow")
 """Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
 
 
