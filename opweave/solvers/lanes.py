@@ -146,7 +146,7 @@ class Process(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Keep the process for the next solve, if one is to wait and it comes to rest soon; else kill it."""
-        from opweave.solvers.engines.child import keep
+        from opweave.solvers.engines.child import put_back
 
         future = self.submit(forget)
         try:
@@ -155,7 +155,7 @@ class Process(Executor):
             future.cancel()
             self._child.close()
         else:
-            keep(self._child)
+            put_back(self._child)
 
     def _converse(self, future: Future[Any], call: object) -> None:
         with self._lock:
@@ -198,6 +198,11 @@ class Lanes:
     ----------
     make
         Makes an executor for a lane, again after a failure.
+
+    Attributes
+    ----------
+    left
+        The lanes that are still at work.
     """
 
     problem: Problem[Any, Any]
@@ -206,7 +211,7 @@ class Lanes:
     make: Callable[[], Executor]
     _solve: str = field(default_factory=lambda: uuid4().hex)
     _packed: bytes = b""
-    _left: list[Lane] = field(default_factory=list)
+    left: list[Lane] = field(default_factory=list)
 
     def start(self, run: Run) -> None:
         """Hand out the first rounds; if the problem cannot be sent, this process works alone."""
@@ -215,13 +220,13 @@ class Lanes:
         except Exception as error:  # a user's class may raise anything
             logger.warning("the problem cannot be sent to other processes: %s", error)
             return
-        self._left = [Lane(number, self.make()) for number in range(1, self.count)]
-        for lane in self._left:
+        self.left = [Lane(number, self.make()) for number in range(1, self.count)]
+        for lane in self.left:
             self._hand_out(lane, run)
 
     def exchange(self, run: Run) -> Outcome | None:
         """Take in what lanes report and hand out their next rounds; how the solve ended, if one has ended it."""
-        for lane in list(self._left):
+        for lane in list(self.left):
             if lane.future is None or not lane.future.done():
                 continue
             try:
@@ -243,19 +248,14 @@ class Lanes:
                 self._give_up(lane)
         return None
 
-    @property
-    def busy(self) -> bool:
-        """Whether a lane is still at work."""
-        return bool(self._left)
-
     def missing(self, run: Run) -> bool:
         """Whether a lane has ended, or was not heard of in a large share of the time."""
         late = run.elapsed() > LONGEST_SILENCE * (run.time_limit or 0.0)
-        return len(self._left) < self.count - 1 or (late and any(not lane.rounds for lane in self._left))
+        return len(self.left) < self.count - 1 or (late and any(not lane.rounds for lane in self.left))
 
     def close(self) -> None:
         """End the lanes."""
-        for lane in list(self._left):
+        for lane in list(self.left):
             self._give_up(lane)
 
     def _failed(self, lane: Lane, error: BaseException, run: Run) -> None:
@@ -285,7 +285,7 @@ class Lanes:
     def _give_up(self, lane: Lane) -> None:
         if lane.future is not None:
             lane.future.cancel()
-        self._left.remove(lane)
+        self.left.remove(lane)
         self._release(lane, wait=not lane.failures)
 
     def _release(self, lane: Lane, *, wait: bool) -> None:
@@ -306,7 +306,7 @@ def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Out
     portfolio, more = Portfolio(own), True
     try:
         lanes.start(run)
-        while more or lanes.busy:
+        while more or lanes.left:
             if lanes.missing(run):
                 portfolio.join(others)
                 more, others = more or bool(others), []

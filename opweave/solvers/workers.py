@@ -20,7 +20,7 @@ from opweave.problems.errors import (
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.registry import Feature, load_solvers
-from opweave.solvers.run import Outcome, Run, Setting
+from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger("opweave")
 
@@ -72,8 +72,6 @@ class Steps:
         The function, and the problem that it works on.
     seeded
         Whether the function uses the seed.
-    options
-        Options of the algorithm.
 
     Attributes
     ----------
@@ -81,13 +79,11 @@ class Steps:
         Why it could not work on this problem; the other workers go on without it.
     """
 
-    def __init__(
-        self, name: str, algorithm: Algorithm, problem: Problem[Any, Any], *, seeded: bool = True, **options: Setting
-    ) -> None:
+    def __init__(self, name: str, algorithm: Algorithm, problem: Problem[Any, Any], *, seeded: bool = True) -> None:
         self.name, self.seeded = name, seeded
         self.outcome: Outcome | None = None
         self.error: OpweaveError | None = None
-        self._algorithm, self._problem, self._options = algorithm, problem, options
+        self._algorithm, self._problem = algorithm, problem
         self._until, self._run = math.inf, Run()
         self._call: greenlet | None = None
 
@@ -101,7 +97,7 @@ class Steps:
         """
         self._until = until
         if self._call is None:
-            self._run = run.as_worker(self.name, self._rest, self._options)
+            self._run = run.as_worker(self.name, self._rest)
             self._call = greenlet(self._whole)
             self._call.gr_context = copy_context()
         self._call.parent = getcurrent()

@@ -182,7 +182,7 @@ def taken(function: str) -> Child:
     return waiting if waiting is not None and waiting.process.poll() is None else Child(function)
 
 
-def keep(child: Child) -> None:
+def put_back(child: Child) -> None:
     """Keep a child for the next call of its function, in place of the one that has waited longest."""
     with _LOCK:
         surplus = [_KEPT.pop(child.function, None)]
@@ -197,7 +197,7 @@ def keep(child: Child) -> None:
 def prepare(function: str) -> None:
     """Start a child, if none waits for work, so that it imports what the function needs while others work."""
     if function not in _KEPT:
-        keep(Child(function))
+        put_back(Child(function))
 
 
 def run_in_child(
@@ -252,7 +252,7 @@ def run_in_child(
         return None if frame is None else frame[1]
     finally:
         if frame is not None and keep:
-            keep(child)
+            put_back(child)
         else:
             child.close()
 
