@@ -112,7 +112,15 @@ def play(given: Round) -> Report:
 
 
 def divided(workers: Sequence[Worker], lane: int, lanes: int) -> tuple[list[Worker], list[Worker]]:
-    """The workers of a lane, and those that other lanes have instead: the first one, which finds a plan, is in all."""
+    """The workers of a lane, and those that other lanes have instead: the first one, which finds a plan, is in all.
+
+    Examples
+    --------
+    >>> from opweave.solvers.workers import Steps
+    >>> workers = [Steps(name, print, None, seeded=name.islower()) for name in "abCDe"]
+    >>> [[worker.name for worker in part] for part in divided(workers, 0, 2)]
+    [['a', 'b', 'C', 'e'], ['D']]
+    """
     fixed = [worker for worker in workers[1:] if not worker.seeded]
     others = [worker for place, worker in enumerate(fixed) if place % lanes != lane]
     return [worker for worker in workers if worker not in others], others
