@@ -76,6 +76,7 @@ class FlowModel(LinearModel):
 
     def on(self, op: str, device: str) -> Linear:
         """1 if operator ``op`` runs on ``device``, otherwise 0."""
+        self.check_time()  # it reads all stages, of which there may be a million
         place, position = self.instance.names.index(op), self.instance.position
         return Linear.over(
             column
@@ -89,6 +90,7 @@ class FlowModel(LinearModel):
 
     def stage(self, op: str) -> Linear:
         """The stage of operator ``op``, counted from 0: the stages that have begun by then, less one."""
+        self.check_time()
         place, position = self.instance.names.index(op), self.instance.position
         begun = (column for (_, a, _), column in self.stages_at.items() if position[a] <= place)
         return Linear.over(begun) - 1
