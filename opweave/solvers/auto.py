@@ -56,4 +56,5 @@ def solve_alone(problem: Problem[Any, Any], name: str, run: Run) -> Outcome:
 
 
 def _alone(name: str, options: Mapping[str, Setting], problem: Problem[Any, Any], _run: Run) -> list[Worker]:
-    return [Steps(name, find_solver(problem, name).run, problem, **options)]
+    solver = find_solver(problem, name)
+    return [Steps(name, lambda whole, run: solver.run(whole, run.as_worker(name, run.rest, options)), problem)]

@@ -57,12 +57,10 @@ def complete(kind: str) -> None:
 
 def workers(problem: Problem[Any, Any], _run: Run) -> list[Worker]:
     """The registered baselines, other algorithms, and the engines that have a formulation."""
-    able = [each for each in registered(problem.kind) if each.missing() is None and _knows(each.supports, problem)]
+    rules = [type(each) for each in problem.constraints]
+    able = [each for each in registered(problem.kind) if all(expressible(rule, each.supports) for rule in rules)]
+    able = [each for each in able if each.missing() is None]
     algorithms = [each for each in able if each.kind == "algorithm"]
     algorithms.sort(key=lambda each: not each.baseline)
     found: list[Worker] = [Steps(each.name, each.run, problem) for each in algorithms]
     return [*found, *(Steps(each.name, each.run, problem) for each in able if each.name in ENGINES)]
-
-
-def _knows(supports: tuple[str, ...], problem: Problem[Any, Any]) -> bool:
-    return all(expressible(type(constraint), supports) for constraint in problem.constraints)

@@ -5,8 +5,8 @@ that are known, works for a while, and returns what it has found and proved. A p
 rounds; where a task ends up in another process, as may happen on a cluster, its workers begin anew from the best plan.
 A task that fails, or whose process dies, is handed out again.
 
-Every lane begins with workers of its own, so that no two lanes prove the same bound, and then takes the others, with
-another seed.
+Searches work in every lane, each with another seed. Workers whose work does not depend on the seed, such as those that
+prove bounds, are divided among the lanes, so that nothing is done twice.
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ FIRST_SECONDS, LONGEST_SECONDS = 0.5, 2.0
 
 TRIES = 3
 """Failures in a row after which a lane is given up."""
+
+LONGEST_SILENCE = 0.5
+"""Share of the time limit after which the first lane does the work of one that has not reported yet."""
+
+REST_SECONDS = 0.2
+"""What a process may take to come to rest at the end of a solve."""
 
 MOST_HELD = 8
 """Portfolios that a process keeps."""
@@ -86,7 +92,7 @@ def play(given: Round) -> Report:
     if key not in _HELD:
         run = Run(time_limit=given.left, gap=given.gap, seed=given.seed + SEEDS_APART * given.lane)
         workers = given.workers(pickle.loads(given.problem), run)  # pickled by the process that hands out the rounds
-        _HELD[key] = run, Portfolio(own_first(workers, given.lane, given.lanes))
+        _HELD[key] = run, Portfolio(divided(workers, given.lane, given.lanes)[0])
     while len(_HELD) > MOST_HELD:
         _HELD.popitem(last=False)[1][1].close()
     run, portfolio = _HELD[key]
@@ -105,17 +111,19 @@ def play(given: Round) -> Report:
     return Report(found, who, bound, portfolio.outcome, more)
 
 
-def own_first(workers: Sequence[Worker], lane: int, lanes: int) -> list[Worker]:
-    """The first worker, which finds a plan, then the lane's own, then the others.
+def divided(workers: Sequence[Worker], lane: int, lanes: int) -> tuple[list[Worker], list[Worker]]:
+    """The workers of a lane, and those that other lanes have instead: the first one, which finds a plan, is in all.
 
     Examples
     --------
-    >>> own_first("abcdef", 1, 2)
-    ['a', 'b', 'd', 'f', 'c', 'e']
+    >>> from opweave.solvers.workers import Steps
+    >>> workers = [Steps(name, print, None, seeded=name.islower()) for name in "abCDe"]
+    >>> [[worker.name for worker in part] for part in divided(workers, 0, 2)]
+    [['a', 'b', 'C', 'e'], ['D']]
     """
-    rest = list(enumerate(workers[1:], start=1))
-    own = [worker for place, worker in rest if place % lanes == lane]
-    return [*workers[:1], *own, *(worker for place, worker in rest if place % lanes != lane)]
+    fixed = [worker for worker in workers[1:] if not worker.seeded]
+    others = [worker for place, worker in enumerate(fixed) if place % lanes != lane]
+    return [worker for worker in workers if worker not in others], others
 
 
 class Process(Executor):
@@ -132,9 +140,9 @@ class Process(Executor):
     """
 
     def __init__(self) -> None:
-        from opweave.solvers.engines.child import Child  # most solves do without
+        from opweave.solvers.engines.child import taken  # most solves do without
 
-        self._child, self._lock = Child(f"{__name__}:carry_out"), threading.Lock()
+        self._child, self._lock = taken(f"{__name__}:carry_out"), threading.Lock()
 
     def submit(
         self, fn: Callable[Arguments, Value], /, *args: Arguments.args, **kwargs: Arguments.kwargs
@@ -145,8 +153,17 @@ class Process(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Kill the process."""
-        self._child.close()
+        """Keep the process for the next solve, if one is to wait and it comes to rest soon; else kill it."""
+        from opweave.solvers.engines.child import put_back
+
+        future = self.submit(forget)
+        try:
+            future.result(REST_SECONDS if wait else 0.0)
+        except Exception:  # it is at work, or dead
+            future.cancel()
+            self._child.close()
+        else:
+            put_back(self._child)
 
     def _converse(self, future: Future[Any], call: object) -> None:
         with self._lock:
@@ -156,6 +173,12 @@ class Process(Executor):
                     future.set_result(None if frame is None else frame[1])
                 except Exception as error:  # it died, or what was called failed or cannot be pickled
                     future.set_exception(error)
+
+
+def forget() -> None:
+    """End all portfolios of this process."""
+    while _HELD:
+        _HELD.popitem()[1][1].close()
 
 
 def carry_out(call: tuple[Callable[..., object], Sequence[Any], dict[str, Any]], _: object) -> object:
@@ -183,6 +206,11 @@ class Lanes:
     ----------
     make
         Makes an executor for a lane, again after a failure.
+
+    Attributes
+    ----------
+    left
+        The lanes that are still at work.
     """
 
     problem: Problem[Any, Any]
@@ -191,7 +219,7 @@ class Lanes:
     make: Callable[[], Executor]
     _solve: str = field(default_factory=lambda: uuid4().hex)
     _packed: bytes = b""
-    _left: list[Lane] = field(default_factory=list)
+    left: list[Lane] = field(default_factory=list)
 
     def start(self, run: Run) -> None:
         """Hand out the first rounds; if the problem cannot be sent, this process works alone."""
@@ -200,13 +228,13 @@ class Lanes:
         except Exception as error:  # a user's class may raise anything
             logger.warning("the problem cannot be sent to other processes: %s", error)
             return
-        self._left = [Lane(number, self.make()) for number in range(1, self.count)]
-        for lane in self._left:
+        self.left = [Lane(number, self.make()) for number in range(1, self.count)]
+        for lane in self.left:
             self._hand_out(lane, run)
 
     def exchange(self, run: Run) -> Outcome | None:
         """Take in what lanes report and hand out their next rounds; how the solve ended, if one has ended it."""
-        for lane in list(self._left):
+        for lane in list(self.left):
             if lane.future is None or not lane.future.done():
                 continue
             try:
@@ -228,14 +256,14 @@ class Lanes:
                 self._give_up(lane)
         return None
 
-    @property
-    def busy(self) -> bool:
-        """Whether a lane is still at work."""
-        return bool(self._left)
+    def missing(self, run: Run) -> bool:
+        """Whether a lane has ended, or was not heard of in a large share of the time."""
+        late = run.elapsed() > LONGEST_SILENCE * (run.time_limit or 0.0)
+        return len(self.left) < self.count - 1 or (late and any(not lane.rounds for lane in self.left))
 
     def close(self) -> None:
         """End the lanes."""
-        for lane in list(self._left):
+        for lane in list(self.left):
             self._give_up(lane)
 
     def _failed(self, lane: Lane, error: BaseException, run: Run) -> None:
@@ -244,7 +272,7 @@ class Lanes:
         if lane.failures == TRIES:
             self._give_up(lane)
             return
-        self._release(lane)
+        self._release(lane, wait=False)
         lane.executor = self.make()
         self._hand_out(lane, run)
 
@@ -254,19 +282,8 @@ class Lanes:
         seconds = min(LONGEST_SECONDS, FIRST_SECONDS * 2**lane.rounds, left)
         found = run.candidates[-1] if run.candidates else None
         bound = None if run.bound is None else (run.bound, run.findings.bound_source or "")
-        given = Round(
-            self._solve,
-            self._packed,
-            self.workers,
-            lane.number,
-            self.count,
-            run.seed,
-            run.gap,
-            seconds,
-            left,
-            found,
-            bound,
-        )
+        what = self._solve, self._packed, self.workers, lane.number, self.count
+        given = Round(*what, run.seed, run.gap, seconds, left, found, bound)
         try:
             lane.future = lane.executor.submit(play, given)
         except Exception as error:  # a broken executor may raise anything
@@ -276,13 +293,13 @@ class Lanes:
     def _give_up(self, lane: Lane) -> None:
         if lane.future is not None:
             lane.future.cancel()
-        self._left.remove(lane)
-        self._release(lane)
+        self.left.remove(lane)
+        self._release(lane, wait=not lane.failures)
 
-    def _release(self, lane: Lane) -> None:
+    def _release(self, lane: Lane, *, wait: bool) -> None:
         """End an executor of our own."""
         if isinstance(lane.executor, Process):
-            lane.executor.shutdown()
+            lane.executor.shutdown(wait)
 
 
 def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Outcome:
@@ -293,10 +310,14 @@ def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Out
     lanes = _lanes_of(problem, workers, run)
     if lanes is None:
         return work_off(workers(problem, run), run)
-    portfolio, more = Portfolio(own_first(workers(problem, run), 0, lanes.count)), True
+    own, others = divided(workers(problem, run), 0, lanes.count)
+    portfolio, more = Portfolio(own), True
     try:
         lanes.start(run)
-        while more or lanes.busy:
+        while more or lanes.left:
+            if lanes.missing(run):
+                portfolio.join(others)
+                more, others = more or bool(others), []
             until = run.elapsed() + SLICE
             more = more and portfolio.work(run, until)
             if run.should_stop() or portfolio.outcome is not None:

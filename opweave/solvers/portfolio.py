@@ -96,6 +96,11 @@ class Portfolio:
             self._begun = True
         return False
 
+    def join(self, workers: Iterable[Worker]) -> None:
+        """Take in more workers, who are next."""
+        seats = [Seat(worker, turn=min((each.turn for each in self._left), default=0.0)) for worker in workers]
+        self._seats, self._left = self._seats + seats, seats + self._left
+
     def close(self) -> None:
         """End all workers."""
         for seat in self._seats:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result, Status, Termination, Timings
-from opweave.problems.solution import Details, Evaluation, Solution, Violation
+from opweave.problems.solution import Details, Solution, Violation
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import Timeline
 from opweave.solvers.registry import Solver
@@ -64,15 +64,11 @@ def _judge(problem: Problem[Any, Any], run: Run) -> Judgement:
                     f"the solver claimed {candidate.objective:,} {problem.unit}, "
                     f"the referee counts {evaluation.objective:,}"
                 )
-            timeline = partial(_timeline, evaluation)
+            timeline = partial(getattr, evaluation, "timeline")
             return Judgement(candidate.solution, evaluation.objective, complaint is None, (), complaint, timeline)
         violations = violations or evaluation.violations
         complaint = complaint or f"the solver's solution is not valid: {evaluation.violations[0].message}"
     return Judgement(honest=complaint is None, violations=violations, complaint=complaint)
-
-
-def _timeline(evaluation: Evaluation[Any]) -> Timeline | None:
-    return evaluation.timeline
 
 
 def result_of(

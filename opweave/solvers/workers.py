@@ -19,8 +19,8 @@ from opweave.problems.errors import (
 )
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
-from opweave.solvers.registry import load_solvers
-from opweave.solvers.run import Outcome, Run, Setting
+from opweave.solvers.registry import Feature, load_solvers
+from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger("opweave")
 
@@ -40,10 +40,13 @@ class Worker(Protocol):
         What :attr:`Result.incumbents` calls it.
     outcome
         How it ended; None while something is left to do.
+    seeded
+        Whether it does something else with another seed, so that it is worth its time in several lanes.
     """
 
     name: str
     outcome: Outcome | None
+    seeded: bool
 
     def work(self, run: Run, until: float) -> bool:
         """Work until about ``until``, in seconds of ``run.elapsed()``; False when nothing is left to do."""
@@ -67,8 +70,8 @@ class Steps:
         The name of the worker.
     algorithm, problem
         The function, and the problem that it works on.
-    options
-        Options of the algorithm.
+    seeded
+        Whether the function uses the seed.
 
     Attributes
     ----------
@@ -76,11 +79,11 @@ class Steps:
         Why it could not work on this problem; the other workers go on without it.
     """
 
-    def __init__(self, name: str, algorithm: Algorithm, problem: Problem[Any, Any], **options: Setting) -> None:
-        self.name = name
+    def __init__(self, name: str, algorithm: Algorithm, problem: Problem[Any, Any], *, seeded: bool = True) -> None:
+        self.name, self.seeded = name, seeded
         self.outcome: Outcome | None = None
         self.error: OpweaveError | None = None
-        self._algorithm, self._problem, self._options = algorithm, problem, options
+        self._algorithm, self._problem = algorithm, problem
         self._until, self._run = math.inf, Run()
         self._call: greenlet | None = None
 
@@ -94,7 +97,7 @@ class Steps:
         """
         self._until = until
         if self._call is None:
-            self._run = run.as_worker(self.name, self._rest, self._options)
+            self._run = run.as_worker(self.name, self._rest)
             self._call = greenlet(self._whole)
             self._call.gr_context = copy_context()
         self._call.parent = getcurrent()
@@ -132,4 +135,4 @@ def by_name(problem: Problem[Any, Any], *names: str) -> list[Worker]:
     """Workers that are registered solvers, without those that cannot run here or do not know the problem's reading."""
     found = {each.name: each for each in load_solvers(problem.kind) if problem.reading in each.readings}
     able = [found[name] for name in names if name in found and found[name].missing() is None]
-    return [Steps(each.name, each.run, problem) for each in able]
+    return [Steps(each.name, each.run, problem, seeded=Feature.EXECUTOR in each.features) for each in able]

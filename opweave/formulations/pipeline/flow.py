@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +35,7 @@ from opweave.formulations.formulation import ClusterFormulation, register_formul
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
-from opweave.problems.arrays import FloatArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InfeasibleError, UnsupportedFeatureError
 from opweave.problems.pipeline.spec import Pipeline, Stages
@@ -67,31 +68,35 @@ class FlowModel(LinearModel):
 
     def seconds(self, v: int, a: int, b: int) -> float:
         """Duration of a stage, in units."""
-        elapsed = self.instance.elapsed
-        return float(elapsed[v, b] - elapsed[v, a]) / self.unit
+        return float(self.instance.elapsed[v, b] - self.instance.elapsed[v, a]) / self.unit
 
     def sending(self, b: int, v: int, w: int) -> float:
         """Duration of a transfer, in units."""
         return self.instance.send_seconds(b, v, w) / self.unit
 
+    @cached_property
+    def spans(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Device, first place, place after the last, and column of every stage."""
+        v, a, b = np.asarray([*self.stages_at], dtype=np.int64).reshape(-1, 3).T
+        position, columns = self.instance.position, np.asarray([*self.stages_at.values()], dtype=np.int64)
+        return v, position[a], position[b], columns
+
     def on(self, op: str, device: str) -> Linear:
         """1 if operator ``op`` runs on ``device``, otherwise 0."""
-        place, position = self.instance.names.index(op), self.instance.position
-        return Linear.over(
-            column
-            for (v, a, b), column in self.stages_at.items()
-            if self.instance.devices[v] == device and position[a] <= place < position[b]
-        )
+        self.check_time()  # there may be a million stages
+        place, (devices, first, end, columns) = self.instance.names.index(op), self.spans
+        spanned = columns[(devices == self.instance.devices.index(device)) & (first <= place) & (place < end)]
+        return Linear.over(spanned.tolist())
 
     def uses(self, device: str) -> Linear:
         """1 if ``device`` has a stage, otherwise 0."""
-        return Linear.over(column for (v, _, _), column in self.stages_at.items() if self.instance.devices[v] == device)
+        return Linear.over(self.spans[3][self.spans[0] == self.instance.devices.index(device)].tolist())
 
     def stage(self, op: str) -> Linear:
         """The stage of operator ``op``, counted from 0: the stages that have begun by then, less one."""
-        place, position = self.instance.names.index(op), self.instance.position
-        begun = (column for (_, a, _), column in self.stages_at.items() if position[a] <= place)
-        return Linear.over(begun) - 1
+        self.check_time()
+        place, (_, first, _, columns) = self.instance.names.index(op), self.spans
+        return Linear.over(columns[first <= place].tolist()) - 1
 
     def stages(self) -> Linear:
         """The number of stages."""

@@ -49,8 +49,8 @@ def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
     return [
         lists,
         Steps("local", solve_local, problem),
-        Steps("mean passage", prove_mean_passage, problem),
-        Steps("one input", prove_one_input, problem),
+        Steps("mean passage", prove_mean_passage, problem, seeded=False),
+        Steps("one input", prove_one_input, problem, seeded=False),
         *([whole] if problem.batch * len(problem.graph.operators) <= MOST_INPUTS else []),
     ]
 

@@ -176,13 +176,13 @@ def _close_all() -> None:
         _KEPT.popitem()[1].close()
 
 
-def _taken(function: str) -> Child:
+def taken(function: str) -> Child:
     """A child for a function: one that waits for work, or a new one."""
     waiting = _KEPT.pop(function, None)
     return waiting if waiting is not None and waiting.process.poll() is None else Child(function)
 
 
-def _keep(child: Child) -> None:
+def put_back(child: Child) -> None:
     """Keep a child for the next call of its function, in place of the one that has waited longest."""
     with _LOCK:
         surplus = [_KEPT.pop(child.function, None)]
@@ -197,7 +197,7 @@ def _keep(child: Child) -> None:
 def prepare(function: str) -> None:
     """Start a child, if none waits for work, so that it imports what the function needs while others work."""
     if function not in _KEPT:
-        _keep(Child(function))
+        put_back(Child(function))
 
 
 def run_in_child(
@@ -244,7 +244,7 @@ def run_in_child(
     EngineError
         If the function raised an exception, or the process died (crash, memory limit, kill).
     """
-    child = _taken(function) if keep else Child(function)
+    child = taken(function) if keep else Child(function)
     frame = None
     try:
         ask = (lambda: child.resting(should_stop)) if pauses and os.name == "posix" else should_stop
@@ -252,7 +252,7 @@ def run_in_child(
         return None if frame is None else frame[1]
     finally:
         if frame is not None and keep:
-            _keep(child)
+            put_back(child)
         else:
             child.close()
 

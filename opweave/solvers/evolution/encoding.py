@@ -123,10 +123,10 @@ class KeyedGenes(Encoding):
         """``allowed``, shape (things, options), has at least one option in each row."""
         self._number = allowed.sum(axis=1).astype(np.int64)
         self.choices = np.argsort(~allowed, axis=1, kind="stable").astype(np.int64)
-        self._before = before
-        self._order = topological_order(before.reversed(len(before.start) - 1)).astype(np.int64)
-        self._rank = np.argsort(self._order)
-        self.genes = len(allowed) + len(self._order)
+        order = topological_order(before.reversed(len(before.start) - 1)).astype(np.int64)
+        self._arcs = [(u, v) for v in order.tolist() for u in before[v].tolist()]
+        self._rank = np.argsort(order)
+        self.genes = len(allowed) + len(order)
 
     def options_of(self, thing: int) -> list[int]:
         """What a thing may have."""
@@ -143,12 +143,12 @@ class KeyedGenes(Encoding):
 
     def orders(self, rows: FloatArray) -> IntArray:
         """The orders of the operators, predecessors first. Shape (rows, operators)."""
-        keys = rows[:, len(self._number) :].copy()
-        for v in self._order.tolist():
-            for u in self._before[v].tolist():
-                np.maximum(keys[:, v], keys[:, u], out=keys[:, v])
-        rank = np.broadcast_to(self._rank, keys.shape)
-        return np.ascontiguousarray(np.lexsort((rank, keys), axis=1), dtype=np.int64)
+        every = rows[:, len(self._number) :].tolist()  # lists are quicker than arrays where there are few rows
+        for keys in every:
+            for u, v in self._arcs:
+                keys[v] = max(keys[v], keys[u])
+        late = np.asarray(every).reshape(len(every), len(self._rank))
+        return np.lexsort((np.broadcast_to(self._rank, late.shape), late), axis=1).astype(np.int64)
 
     def row(self, option: IntArray, order: IntArray) -> FloatArray:
         """The row of options and an order."""

@@ -91,8 +91,8 @@ class _Search:
             self._others = self._others[-20:]
         if self._row is None:
             self._row = rng.random(self._encoding.genes)
-        rows = np.asarray([self._changed(rng) for _ in range(ROWS)])
-        judged = self._encoding.judge(self._encoding.repair(rows))
+        rows = self._encoding.repair(np.asarray([self._changed(rng) for _ in range(ROWS)]))
+        judged = self._encoding.judge(rows)
         for place in np.argsort(judged.objective, kind="stable").tolist():
             slack = -heat * math.log(max(1e-12, rng.random()))
             self._weigh(rows[place], float(judged.objective[place]), float(judged.excess[place].sum()), slack)
@@ -101,8 +101,7 @@ class _Search:
 
     def _weigh(self, row: FloatArray, objective: float, excess: float, slack: float) -> None:
         """Go to a row if its objective and penalty are at most a little larger than those of the present one."""
-        present = self._objective * (1.0 + self._weight * self._penalty) if math.isfinite(self._objective) else math.inf
-        most = present * (1.0 + slack)
+        most = self._objective * (1.0 + self._weight * self._penalty) * (1.0 + slack)
         if not math.isfinite(objective) or objective * (1.0 + self._weight * excess) > most:
             return
         solution = self._encoding.decode(row)

@@ -28,7 +28,7 @@ def workers(problem: MemoryLayout, _run: Run) -> list[Worker]:
     first = Steps("greedy rules", solve_baselines, problem)
     if len(problem.pools) == 1 and problem.objective == "arena":
         return [first, Steps("exact", solve_exact, problem)]
-    found: list[Worker] = [first, Steps("linear program", bound_pools, problem)]
+    found: list[Worker] = [first, Steps("linear program", bound_pools, problem, seeded=False)]
     if applies(lower(problem)):
         found.insert(1, Steps("annealing", solve_annealing, problem))
     return [*found, Steps(Highs.name, partial(run_engine, engine=Highs()), problem)]

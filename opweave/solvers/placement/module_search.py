@@ -105,8 +105,9 @@ def settled_jobs(net: Net, device: IntArray, space: ModuleSpace, jobs: Jobs) -> 
         if net.model == DELAY or a < 0 or b < 0 or a == b:
             continue
         job = -1
-        for g in range(f if net.model == PORT_TENSOR else 0):
-            if job_of[g] >= 0 and flows[g, TENSOR] == flows[f, TENSOR] and device[flows[g, TARGET]] == b:
+        for i in range(net.outs[u], net.outs[u + 1] if net.model == PORT_TENSOR else 0):
+            g = net.outs[i]
+            if g < f and job_of[g] >= 0 and flows[g, TENSOR] == flows[f, TENSOR] and device[flows[g, TARGET]] == b:
                 job = job_of[g]
         if job < 0:
             job = size

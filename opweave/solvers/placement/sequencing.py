@@ -80,19 +80,24 @@ def room_for(jobs: int, machines: int) -> Jobs:
 
 @helper
 def machine_bound(heads: FloatArray, lasts: FloatArray, tails: FloatArray, members: IntArray, count: int) -> float:
-    """The largest least head + work + least tail over sets of jobs of one machine, chosen by head and by tail."""
+    """The largest least head + work + least tail over sets of jobs of one machine, chosen by head and by tail.
+
+    Afterwards, ``members`` begins with the jobs of the largest heads.
+    """
     best = 0.0
-    for i in range(count):
-        h = heads[members[i]]
-        for j in range(count):
-            t = tails[members[j]]
-            total = 0.0
-            for m in range(count):
-                v = members[m]
-                if heads[v] >= h and tails[v] >= t:
-                    total += lasts[v]
-            if total > 0.0:
-                best = max(best, h + total + t)
+    for i in range(1, count):
+        v, j = members[i], i
+        while j > 0 and heads[members[j - 1]] < heads[v]:
+            members[j] = members[j - 1]
+            j -= 1
+        members[j] = v
+    for j in range(count):
+        t, total = tails[members[j]], 0.0
+        for i in range(count):
+            v = members[i]
+            if tails[v] >= t:
+                total += lasts[v]
+                best = max(best, heads[v] + total + t)
     return best
 
 

@@ -70,13 +70,13 @@ def workers(problem: Placement, _run: Run) -> list[Worker]:
     chained = Chained(problem)
     steps = [
         Steps("baselines", solve_baselines, problem),
-        Steps("quick bounds", solve_quick_bounds, problem),
+        Steps("quick bounds", solve_quick_bounds, problem, seeded=False),
         *by_name(problem, "layers"),
-        Steps("stages", solve_staged, problem),
+        Steps("stages", solve_staged, problem, seeded=False),
         Steps("ranks", solve_ranks, problem),
         Steps("local", solve_local, problem),
-        Steps("prices", partial(solve_prices, chained=chained), problem),
-        Steps("decompose", partial(solve_decompose, chained=chained), problem),
+        Steps("prices", partial(solve_prices, chained=chained), problem, seeded=False),
+        Steps("decompose", partial(solve_decompose, chained=chained), problem, seeded=False),
     ]
     if problem.transfers == "delay":
         steps.append(Steps("tabu", solve_tabu, problem))

@@ -55,7 +55,7 @@ def workers(problem: Slicing, run: Run) -> list[Worker]:
     steps = [
         Steps("baselines", partial(solve_baselines, lowered=lowered), problem),
         Steps("annealing", partial(solve_local, lowered=lowered), problem),
-        Steps("bound", partial(solve_bound, lowered=lowered), problem),
+        Steps("bound", partial(solve_bound, lowered=lowered), problem, seeded=False),
     ]
     inner = len(problem.cluster.devices) - 1
     whole = not any(cutting.lengths for cutting in problem.cuttings.values())
