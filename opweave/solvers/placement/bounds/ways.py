@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.placement.arrays import PlacementArrays, order_of_graph
+from opweave.solvers.placement.arrays import order_of_graph
 from opweave.solvers.placement.bounds.chain_bound import Block
-from opweave.solvers.placement.bounds.critical_path import heads_of, reach_of, tails_of
+from opweave.solvers.placement.bounds.critical_path import heads_of, tails_of
 from opweave.solvers.placement.bounds.port_cuts import Cuts, port_cuts
 
 MOST_LEVELS = 8
@@ -122,12 +122,6 @@ class WindowWays:
             arrays = arrays._replace(seconds=np.where(usable, arrays.seconds, np.inf))
             self._ends[key] = (heads_of if first else tails_of)(arrays, order_of_graph(arrays))
         return self._ends[key]
-
-
-def lengths_of(arrays: PlacementArrays) -> FloatArray:
-    """The least length of a plan with an operator on a device. Shape (operators, devices)."""
-    reach = reach_of(arrays)
-    return reach.heads + arrays.seconds + reach.tails
 
 
 def _levels(length: FloatArray, heavy: BoolArray, slack: float) -> Ways:

@@ -15,7 +15,8 @@ over the remaining windows, with prices (minus the price of all memory) and with
 prices, it visits some devices on which the bytes that are left can lie: a set with less room is left by a milestone
 elsewhere, or by an operator with bytes in a window. The least such sum over the labels of one milestone bounds all
 plans, also with labels that are set aside at their sum when there are too many. Labels with the same device and bytes
-become one with the least of their numbers.
+become one with the least of their numbers. Devices that are equal in everything are exchanged so that more labels are
+the same: what a label begins becomes plans of the same lengths.
 
 Source: Handler and Zang, "A dual algorithm for the constrained shortest path problem".
 """
@@ -31,7 +32,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.placement.bounds.ways import Ways, WindowWays, lengths_of
+from opweave.solvers.placement.bounds.critical_path import reach_of
+from opweave.solvers.placement.bounds.ways import Ways, WindowWays
 from opweave.solvers.rounding import SUMMATION
 
 if TYPE_CHECKING:
@@ -159,7 +161,7 @@ class WholeBytes:
             alone = (labels.seconds + follows) * (1.0 - SUMMATION)
             sums = np.maximum(total - room * (1.0 + SUMMATION), alone)
             good = (labels.used <= self.room).all(axis=1) & (sums < aside)
-            labels, sums = self._merged(labels.take(good), sums[good])
+            labels, sums = self._merged(self._exchanged(labels.take(good), price), sums[good])
             if len(sums) > most[0]:
                 aside = min(aside, float(sums[most[0]]))
                 labels, sums = labels.take(np.arange(most[0])), sums[: most[0]]
@@ -174,8 +176,9 @@ class WholeBytes:
         used = np.zeros((1, len(self.sets)), dtype=np.int64)
         cost = np.where(np.isfinite(self.arrays.seconds), self.chain.memory.bytes[:, None] * price, np.inf)[outside]
         if len(outside) and math.isfinite(ceiling):
-            length = lengths_of(self.arrays)[outside]
-            used[0] = self.own[outside] @ self._within(length < ceiling)
+            reach = reach_of(self.arrays)
+            length = reach.heads + self.arrays.seconds + reach.tails
+            used[0] = self.own[outside] @ self._within(length[outside] < ceiling)
         held = np.zeros((1, len(self.shared), self.devices), dtype=np.bool_)
         return Labels(np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, cost.min(axis=1).sum()), used, held)
 
@@ -327,6 +330,21 @@ class WholeBytes:
         there = np.eye(self.devices, dtype=np.bool_)[device]
         labels = labels._replace(used=labels.used + self.own[v] * self.sets.T[device])
         return self._holding(labels, self.uses[v][None, :, None] & there[:, None, :])
+
+    def _exchanged(self, labels: Labels, price: FloatArray) -> Labels:
+        """The labels with equal devices exchanged so that those with more bytes come first."""
+        if self.devices > MOST_SUBSETS or not self.chain.limited.all():
+            return labels
+        there = labels.device[:, None] == np.arange(self.devices)
+        kind = np.unique(np.stack([self.chain.equal, price]), axis=1, return_inverse=True)[1].ravel()
+        order = np.lexsort((~there, -labels.used[:, : self.devices], np.broadcast_to(kind, there.shape)))
+        old = order[:, np.argsort(np.argsort(kind, kind="stable"))]
+        column = np.argsort(np.append(0, self.sets @ (1 << np.arange(self.devices))))[(1 << old) @ self.sets.T] - 1
+        return labels._replace(
+            device=np.take_along_axis(there, old, axis=1).argmax(axis=1),
+            used=np.take_along_axis(labels.used, column, axis=1),
+            held=np.take_along_axis(labels.held, old[:, None, :], axis=2),
+        )
 
     def _merged(self, labels: Labels, sums: FloatArray) -> tuple[Labels, FloatArray]:
         """Labels with equal devices and bytes as one."""
