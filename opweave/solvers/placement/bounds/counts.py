@@ -135,9 +135,10 @@ def _options(
             ways = whole.ways[kind].within(a, b, slack[kind], CHOICES, seconds)
             each = whole.passing(step.position, price, a, b, ways)
             if len(v):
-                each = whole.hold(
-                    each._replace(seconds=each.seconds + whole.arrays.seconds[v[0], b]), int(v[0]), each.device
-                )
+                held = each.held.copy()
+                held[:, :, b] |= whole.uses[v[0]]
+                later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
+                each = each._replace(seconds=later, used=each.used + more, held=held)
             each = each.take(np.isfinite(each.seconds))._replace(priced=np.zeros(0))
             each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
             found.append((a, each.take(undominated(each))))

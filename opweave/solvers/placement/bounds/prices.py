@@ -239,13 +239,16 @@ class PriceSearch:
             return
         self._scale = max(float(price @ self.chain.capacity), length if length < math.inf else plain.value, 1e-300)
         whole.raise_bound(price, ceiling, lambda: end - clock(), report, TRIES[:1])
+        for ways in whole.ways.values():
+            if seconds() > 0.0:
+                ways.cut()
+        if ceiling() < math.inf:
+            report(least_counts(whole, price, ceiling(), seconds))
         for first in (0.0 * price, price):  # no cutting planes before these have all the time that they need
             self.chain.value(first, lambda: end - clock(), report)
         for first in (0.0 * price, price):
             self._try(first, seconds, report)
         whole.raise_bound(price, ceiling, seconds, report, TRIES[1:2])
-        if ceiling() < math.inf:
-            report(least_counts(whole, price, ceiling(), seconds))
         kept = 0.5 * seconds()  # for whole bytes at the best prices
         for _ in range(ROUNDS):
             next_ = self._next(ceiling()) if seconds() > kept else None

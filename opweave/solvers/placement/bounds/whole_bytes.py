@@ -150,7 +150,7 @@ class WholeBytes:
                 labels, ahead = _moved(labels, ahead), None
                 seconds_, priced = times[:, labels.device]
                 labels = labels._replace(seconds=labels.seconds + seconds_, priced=labels.priced + priced)
-                labels = self.hold(labels, v, labels.device)
+                labels = self._hold(labels, v, labels.device)
             labels, ahead = _moved(labels, ahead), None
             total = (labels.priced + rest_priced[position][labels.device]) * (1.0 - SUMMATION)
             follows = rest[position][labels.device]
@@ -325,7 +325,7 @@ class WholeBytes:
         more = np.einsum("lpk,p->lk", new, self.arrays.parameter_bytes[self.shared])
         return labels._replace(used=labels.used + more @ self.sets.T, held=labels.held | held)
 
-    def hold(self, labels: Labels, v: int, device: IntArray) -> Labels:
+    def _hold(self, labels: Labels, v: int, device: IntArray) -> Labels:
         """The labels with the bytes of an operator on one device each; shared parameters count once there."""
         there = np.eye(self.devices, dtype=np.bool_)[device]
         labels = labels._replace(used=labels.used + self.own[v] * self.sets.T[device])
