@@ -52,7 +52,7 @@ def test_prices_far_too_high_at_first_are_never_negative_later(seed: int) -> Non
     assert memory is not None
     search = PriceSearch(milestones_of(arrays), arrays, memory, 1e6 * rng.random(3))
     search.go_on(lambda: 1.0, found.append)
-    assert (search.centre.price >= 0.0).all()
+    assert (search.price >= 0.0).all()
     assert optimum is not None
     assert max(found) <= optimum * (1 + 1e-9)
 
@@ -120,7 +120,7 @@ def test_what_is_known_at_huge_prices_proves_no_more_at_small_ones(seed: int) ->
             arrays = kind.block.window.fixed(a, b)
             for huge in np.tile(1e13 * rng.random((4, 1)), 3):
                 kind.reprice(huge)
-                kind.learn(a, b, cheapest(arrays, kind.bytes[:, None] * huge), np.zeros(3))
+                kind.learn(a, b, cheapest(arrays, kind.bytes[:, None] * huge))
                 kind.reprice(np.full(3, 0.1 * rng.random()))
                 assert kind.values[a, b] <= cheapest(arrays, kind.bytes[:, None] * kind.price) * (1 + 1e-9) + 1e-12
                 checked += 1

@@ -1,4 +1,4 @@
-"""The bound with memory in whole bytes against brute force, and where prices alone prove little."""
+"""Bounds with memory in whole bytes, along paths and by counts, against brute force, and where prices prove little."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
+from opweave.solvers.placement.bounds.counts import least_counts
 from opweave.solvers.placement.bounds.prices import PriceSearch
 from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 from tests.oracles.placement import best_placement
@@ -31,7 +32,10 @@ def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.i
     chain = search.chain
     chain.value(chain.evened(price), lambda: 1.0, lambda _: None)
     found: list[float] = []
-    WholeBytes(chain).raise_bound(chain.evened(price), lambda: ceiling, lambda: 1.0, found.append)
+    whole = WholeBytes(chain)
+    whole.raise_bound(chain.evened(price), lambda: ceiling, lambda: 1.0, found.append)
+    if 0.0 < ceiling < math.inf:
+        found.append(least_counts(whole, chain.evened(price), ceiling, lambda: 5.0).bound)
     return max(found)
 
 

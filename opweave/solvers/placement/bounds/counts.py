@@ -29,7 +29,7 @@ import networkx as nx
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.linear import LinearProgram, SparseRows
+from opweave.solvers.linear import LinearProgram, Minimum, SparseRows, minimise
 from opweave.solvers.placement.bounds.whole_bytes import Labels, undominated
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
@@ -64,8 +64,15 @@ class Columns(NamedTuple):
     ways: Labels
 
 
-def least_counts(whole: WholeBytes, price: FloatArray, ceiling: float, seconds: Callable[[], float]) -> float:
-    """A bound on the seconds of all plans that fit, at most ``ceiling``; 0 if the program is too large.
+class Counted(NamedTuple):
+    """A bound on the seconds of all plans that fit, and prices of memory if there are any. Shape (devices,)."""
+
+    bound: float
+    price: FloatArray | None
+
+
+def least_counts(whole: WholeBytes, price: FloatArray, ceiling: float, seconds: Callable[[], float]) -> Counted:
+    """A bound of at most ``ceiling``; 0 without prices if the program is too large.
 
     ``seconds`` says how much time is left. ``price`` chooses among ways that are equally good otherwise.
     """
@@ -77,20 +84,23 @@ def least_counts(whole: WholeBytes, price: FloatArray, ceiling: float, seconds: 
     for key, step in first.items():
         options[key] = _options(whole, step, price, slack, seconds)
         if seconds() <= 0.0:
-            return 0.0
+            return Counted(0.0, None)
     parts = [(number, a, ways) for number, (_, key, _) in enumerate(types) for a, ways in options[key]]
     lengths = [len(ways.device) for _, _, ways in parts]
     if not parts or sum(lengths) > MOST_COLUMNS:
-        return 0.0
+        return Counted(0.0, None)
     columns = Columns(
         np.repeat([number for number, _, _ in parts], lengths),
         np.repeat([a for _, a, _ in parts], lengths),
         Labels(*(np.concatenate(column) for column in zip(*(ways for _, _, ways in parts), strict=True))),
     )
-    program = CountProgram(whole, types, columns, whole.first(price, ceiling).used[0], ceiling).program()
+    rows = CountProgram(whole, types, columns, whole.first(price, ceiling).used[0], ceiling)
+    program = rows.program()
+    relaxed = minimise(program, seconds())
     integral = np.ones(len(program.cost), dtype=np.bool_)
     proved = least_whole(program, integral, ~integral, 1.0, 0.5 * seconds(), lambda: seconds() <= 0.0)
-    return max(0.0, min(proved.bound, 1.0)) * ceiling * (1.0 - SUMMATION)
+    bound = max(0.0, min(proved.bound, 1.0)) * ceiling * (1.0 - SUMMATION)
+    return Counted(bound, None if relaxed is None else rows.prices(relaxed))
 
 
 def _steps(whole: WholeBytes) -> list[Step]:
@@ -164,19 +174,25 @@ class CountProgram:
         for number, members in enumerate(nx.strongly_connected_components(graph)):
             self.part[list(members)] = number
         self.most, self.equal = SparseRows(), SparseRows()
+        self.unit = max(float(whole.room.max(initial=1)), 1.0)
         self.count = len(columns.type)
 
     def program(self) -> LinearProgram:
         """The whole program; its cost is a share of the ceiling."""
         columns, number = self.columns, np.arange(self.count)
         self.equal.put(self.equal.open(self.times)[columns.type], number, 1.0)
+        self._memory()  # these rows are the first of their kind
         self._flow()
-        self._memory()
         self._connected()
         cost = np.zeros(self.count)
         cost[: len(number)] = columns.ways.seconds * (1.0 - SUMMATION) / self.ceiling
         upper = np.append(self.times[columns.type], np.ones(self.count - len(number)))
         return LinearProgram.of(cost, upper, self.most, self.equal)
+
+    def prices(self, relaxed: Minimum) -> FloatArray:
+        """Seconds per byte of every device: the multipliers of the sets that it is in. Shape (devices,)."""
+        multipliers = np.abs(relaxed.most_price[: len(self.whole.sets)])
+        return np.asarray(multipliers @ self.whole.sets * self.ceiling / self.unit)
 
     def _more(self, shape: tuple[int, int]) -> IntArray:
         """Numbers of new columns."""
@@ -197,7 +213,7 @@ class CountProgram:
     def _memory(self) -> None:
         """What the ways hold fits into every set of devices; shared parameters count once a device."""
         whole, ways = self.whole, self.columns.ways
-        unit = max(float(whole.room.max(initial=1)), 1.0)
+        unit = self.unit
         row = self.most.open((whole.room - self.used) / unit * (1.0 + SUMMATION) + SUMMATION)
         column, held = np.nonzero(ways.used)
         self.most.put(row[held], column, ways.used[column, held] / unit * (1.0 - SUMMATION))

@@ -22,7 +22,7 @@ from opweave.solvers.linear import minimise, proved_value, sum_below
 from opweave.solvers.placement.arrays import order_of_graph
 from opweave.solvers.placement.bounds.area import PRODUCTS
 from opweave.solvers.placement.bounds.chain_bound import LARGEST_PRICED, TIGHT, Block
-from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram, serial_length
+from opweave.solvers.placement.bounds.window_program import Builder, serial_length
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
 
@@ -34,11 +34,10 @@ LONGEST = 3.0
 
 
 class _Solved(NamedTuple):
-    """What is known of a window between two devices at earlier prices: its bound there, and its bytes."""
+    """What is known of a window between two devices at earlier prices."""
 
     price: FloatArray
     value: float
-    taken: FloatArray
 
 
 @dataclass(eq=False)
@@ -49,8 +48,6 @@ class PricedBlock:
     ----------
     values
         Bounds by end devices. Shape (K, K).
-    used
-        Bytes of their solutions on every device. Shape (K, K, K).
     raised
         Whether the bounds at these prices have been raised. Shape (K, K).
     equal
@@ -63,7 +60,6 @@ class PricedBlock:
     price: FloatArray
     equal: IntArray
     values: FloatArray = field(init=False)
-    used: FloatArray = field(init=False)
     raised: BoolArray = field(init=False)
     _solved: dict[tuple[int, int], list[_Solved]] = field(init=False, default_factory=dict)
     _plans: dict[tuple[int, int], list[tuple[float, FloatArray]]] = field(init=False, default_factory=dict)
@@ -71,7 +67,6 @@ class PricedBlock:
     def __post_init__(self) -> None:
         devices = len(self.price)
         self._usable = np.isfinite(self.block.window.arrays.seconds)
-        self.used = np.zeros((devices, devices, devices))
         self.raised = np.zeros((devices, devices), dtype=np.bool_)
         least = np.full(len(self.bytes), np.inf)
         np.minimum.at(least, self.block.branches.leader, self.bytes)
@@ -82,24 +77,20 @@ class PricedBlock:
         """Bounds at other prices, from what is known."""
         self.price = price
         self.raised[:] = False
-        self.values, self.used = self._relearned(price)
+        self.values = self._relearned(price)
         for (a, b), solved in self._solved.items():
             for known in solved:
                 if (known.price == price).all():
                     self.raised[self.block.window.cells(a, b)] = True
 
-    def _relearned(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Bounds at any prices, from what is known, and the bytes of their solutions."""
-        own, bytes_ = self._least_price(price)
-        values, used = self.block.values + own, np.empty_like(self.used)
-        used[:] = bytes_
+    def _relearned(self, price: FloatArray) -> FloatArray:
+        """Bounds at any prices, from what is known."""
+        values = self.block.values + self._least_price(price)
         for (a, b), solved in self._solved.items():
             cells = self.block.window.cells(a, b)
             for known in solved:
-                now = self._carried(known, price)
-                if now > values[a, b]:
-                    values[cells], used[cells] = now, known.taken
-        return values, used
+                values[cells] = np.maximum(values[cells], self._carried(known, price))
+        return values
 
     def _carried(self, known: _Solved, price: FloatArray) -> float:
         """What a bound at earlier prices proves at others, rounded down: high prices may leave a short length."""
@@ -109,16 +100,13 @@ class PricedBlock:
         terms = np.asarray([known.value, *change])
         return sum_below(terms, PRODUCTS * float(np.abs(terms).sum()))
 
-    def _least_price(self, price: FloatArray) -> tuple[float, FloatArray]:
-        """The least price of all bytes, each operator by itself, and where it puts them.
+    def _least_price(self, price: FloatArray) -> float:
+        """The least price of all bytes, each operator by itself.
 
         Every value is a bound for the operators' own bytes. So these, and not the least among equal branches, say how
         much less it is at lower prices.
         """
-        cost = np.where(self._usable, self.bytes[:, None] * price, np.inf)
-        where = np.argmin(cost, axis=1)
-        taken = np.bincount(where, weights=self.bytes, minlength=len(price)).astype(np.float64)
-        return float(cost.min(axis=1).sum()), taken
+        return float(np.where(self._usable, self.bytes[:, None] * price, np.inf).min(axis=1).sum())
 
     def open(self, a: int, b: int) -> bool:
         """Whether the pair can be raised at these prices, with something to gain."""
@@ -142,21 +130,16 @@ class PricedBlock:
 
     def lift(self, a: int, b: int, seconds: float) -> None:
         """Raise a pair within some seconds."""
-        value, taken = self._programmed(a, b, self.used[a, b].copy(), min(seconds, LONGEST))
-        self.learn(a, b, value, taken)
+        self.learn(a, b, self._programmed(a, b, min(seconds, LONGEST)))
 
-    def learn(self, a: int, b: int, value: float, taken: FloatArray) -> None:
-        """Record a bound, and the bytes of its point, for a pair and its images at these prices."""
-        for first, last, image in self._images_here(a, b):
-            moved = np.empty_like(taken)
-            moved[image] = taken
-            self._learn(first, last, value, moved)
-
-    def _learn(self, a: int, b: int, value: float, taken: FloatArray) -> None:
-        cells, value = self.block.window.cells(a, b), max(value, float(self.values[a, b]))
-        self.raised[cells], self.values[cells], self.used[cells] = True, value, taken
-        others = [known for known in self._solved.get((a, b), []) if (known.price != self.price).any()]
-        self._solved[a, b] = [*others[1 - MOST_SOLVED :], _Solved(self.price, value, taken)]
+    def learn(self, a: int, b: int, value: float) -> None:
+        """Record a bound for a pair and its images at these prices."""
+        for first, last, _ in self._images_here(a, b):
+            cells = self.block.window.cells(first, last)
+            value = max(value, float(self.values[first, last]))
+            self.raised[cells], self.values[cells] = True, value
+            others = [known for known in self._solved.get((first, last), []) if (known.price != self.price).any()]
+            self._solved[first, last] = [*others[1 - MOST_SOLVED :], _Solved(self.price, value)]
 
     def _images(self, a: int, b: int) -> Iterator[tuple[int, int, IntArray]]:
         """The pairs that a pair becomes when equal devices are exchanged, and the new number of every device."""
@@ -171,13 +154,13 @@ class PricedBlock:
                 first = moved[0] if self.block.window.entry else a
                 yield first, moved[-1] if self.block.window.exit else b, image
 
-    def _programmed(self, a: int, b: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
-        """The bound of the window's program with prices in the objective, and the bytes of its point."""
+    def _programmed(self, a: int, b: int, seconds: float) -> float:
+        """The bound of the window's program with prices in the objective."""
         ceiling = self._ceiling(a, b)
-        length = (ceiling - self._least_price(self.price)[0]) * (1.0 + SUMMATION) + SUMMATION * ceiling
+        length = (ceiling - self._least_price(self.price)) * (1.0 + SUMMATION) + SUMMATION * ceiling
         builder = Builder(self.block.window, self.block.branches, a, b, float(self.block.values[a, b]), length)
         if not builder.possible:
-            return ceiling, taken
+            return ceiling
         program = builder.build()
         cost = program.linear.cost.copy()
         there = np.flatnonzero(program.x[:, 0] >= 0)
@@ -185,15 +168,10 @@ class PricedBlock:
         linear = replace(program.linear, cost=cost)
         relaxed = minimise(linear, seconds)
         if relaxed is None:
-            return 0.0, taken
+            return 0.0
         rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
         value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
-        return min(value * program.scale, ceiling), self._taken(relaxed.point, program)
-
-    def _taken(self, point: FloatArray, program: WindowProgram) -> FloatArray:
-        """Bytes that a point of the program takes on every device."""
-        there = np.flatnonzero(program.x[:, 0] >= 0)
-        return np.asarray((self._least[there][:, None] * point[program.x[there]]).sum(axis=0))
+        return min(value * program.scale, ceiling)
 
     def _ceiling(self, a: int, b: int) -> float:
         """The least cost of plans with all that can share a device on one; where links are missing, any large cost."""
