@@ -35,7 +35,7 @@ def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.i
     whole = WholeBytes(chain)
     whole.raise_bound(chain.evened(price), lambda: ceiling, lambda: 1.0, found.append)
     if 0.0 < ceiling < math.inf:
-        found.append(least_counts(whole, chain.evened(price), ceiling, lambda: 5.0).bound)
+        found.append(least_counts(whole, chain.evened(price), ceiling, lambda: 5.0)[0])
     return max(found)
 
 

@@ -345,20 +345,6 @@ def energetic_at_best_prices(arrays: PlacementArrays, reach: Reach, lower_bound:
     return max(best, value, area.value, refined.value)
 
 
-def finite_path(arrays: PlacementArrays, reach: Reach) -> float:
-    """Length of the critical path, in seconds.
-
-    Raises
-    ------
-    ContradictionError
-        When the path is infinite, because missing links leave some operator no device.
-    """
-    path = longest(arrays, reach)
-    if not np.isfinite(path):
-        raise ContradictionError("missing links leave some operator without a device that its data could reach")
-    return path
-
-
 def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Best) -> None:
     """Critical path, energetic bound, and area with memory; they take seconds at most, whatever the size.
 
@@ -371,7 +357,9 @@ def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Bes
     """
     best.run.enter("bounds")
     reach = reach_of(arrays)
-    path = finite_path(arrays, reach)
+    path = longest(arrays, reach)
+    if not np.isfinite(path):
+        raise ContradictionError("missing links leave some operator without a device that its data could reach")
     best.report(path, "critical path")
     if best.run.closed():
         return

@@ -1,8 +1,8 @@
 """Counts of ways: a milestone chain as a flow in which equal windows are counted, whatever their order.
 
-A *step* is a window with the milestone after it; what lies between steps with bytes is one step without. A plan passes
-every step from device to device in one of its ways (:mod:`.ways`). Steps with equal neighbours are of one *type*. The
-integer program decides how often each way of each type is taken:
+A *step* is a window with the milestone after it. A plan passes every step from device to device in one of its ways
+(:mod:`.ways`). Equal steps with equal neighbours are of one *type*. The integer program decides how often each way of
+each type is taken:
 
 * All ways of a type together are taken as often as there are such steps.
 * Between two types, a device is left as often as it is reached.
@@ -21,9 +21,9 @@ chapter 5); Neumaier and Shcherbina for the proof (:mod:`opweave.solvers.tree`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
@@ -48,108 +48,65 @@ OUTSIDE = -1
 """What stands before the first step and after the last one."""
 
 
-class Step(NamedTuple):
-    """Equal steps have equal keys; ``position`` is that of the window, or there is a table of seconds only."""
+def least_counts(
+    whole: WholeBytes, price: FloatArray, ceiling: float, seconds: Callable[[], float]
+) -> tuple[float, FloatArray]:
+    """A bound on the seconds of all plans that fit, at most ``ceiling``, and better prices of memory.
 
-    key: int
-    position: int | None
-    table: FloatArray
-
-
-class Columns(NamedTuple):
-    """The ways of all types of steps: type, devices at both ends, and what :class:`Labels` say. Equal lengths."""
-
-    type: IntArray
-    entry: IntArray
-    ways: Labels
-
-
-class Counted(NamedTuple):
-    """A bound on the seconds of all plans that fit, and prices of memory if there are any. Shape (devices,)."""
-
-    bound: float
-    price: FloatArray | None
-
-
-def least_counts(whole: WholeBytes, price: FloatArray, ceiling: float, seconds: Callable[[], float]) -> Counted:
-    """A bound of at most ``ceiling``; 0 without prices if the program is too large.
-
-    ``seconds`` says how much time is left. ``price`` chooses among ways that are equally good otherwise.
+    The bound is 0, and the prices are those given, if the program is too large or was not written in time. ``seconds``
+    says how much time is left. ``price`` chooses among ways that are equally good otherwise.
     """
-    steps = _steps(whole)
-    keys = [OUTSIDE, *(step.key for step in steps), OUTSIDE]
+    keys = [OUTSIDE, *_keys(whole), OUTSIDE]
     types = Counter(zip(keys, keys[1:], keys[2:], strict=False))
-    first = dict(zip(reversed(keys[1:-1]), reversed(steps), strict=True))
     options, slack = dict[int, list[tuple[int, Labels]]](), whole.slack(ceiling)
-    for key, step in first.items():
-        options[key] = _options(whole, step, price, slack, seconds)
+    for position, key in enumerate(keys[1:-1]):
+        if key not in options:
+            options[key] = _options(whole, position, price, slack, seconds)
         if seconds() <= 0.0:
-            return Counted(0.0, None)
+            return 0.0, price
     parts = [(number, a, ways) for number, (_, key, _) in enumerate(types) for a, ways in options[key]]
-    lengths = [len(ways.device) for _, _, ways in parts]
-    if not parts or sum(lengths) > MOST_COLUMNS:
-        return Counted(0.0, None)
-    columns = Columns(
-        np.repeat([number for number, _, _ in parts], lengths),
-        np.repeat([a for _, a, _ in parts], lengths),
-        Labels(*(np.concatenate(column) for column in zip(*(ways for _, _, ways in parts), strict=True))),
-    )
-    rows = CountProgram(whole, types, columns, whole.first(price, ceiling).used[0], ceiling)
+    if not parts or sum(len(ways.device) for _, _, ways in parts) > MOST_COLUMNS:
+        return 0.0, price
+    rows = CountProgram(whole, types, parts, whole.first(price, ceiling).used[0], ceiling)
     program = rows.program()
     relaxed = minimise(program, seconds())
     integral = np.ones(len(program.cost), dtype=np.bool_)
     proved = least_whole(program, integral, ~integral, 1.0, 0.5 * seconds(), lambda: seconds() <= 0.0)
     bound = max(0.0, min(proved.bound, 1.0)) * ceiling * (1.0 - SUMMATION)
-    return Counted(bound, None if relaxed is None else rows.prices(relaxed))
+    return bound, price if relaxed is None else rows.prices(relaxed)
 
 
-def _steps(whole: WholeBytes) -> list[Step]:
-    """The steps of the chain in order."""
-    chain, numbers, found = whole.chain, dict[object, int](), list[Step]()
-    own = whole.arrays.seconds[chain.milestones]
-    free, none = np.zeros((0, 0)), np.zeros((1, whole.devices))
+def _keys(whole: WholeBytes) -> list[int]:
+    """Numbers of the steps of the chain; equal steps have equal numbers."""
+    chain, numbers, found = whole.chain, dict[object, int](), list[int]()
     for position, (kind, members) in enumerate(zip(chain.blocks, chain.members, strict=True)):
         v = chain.milestones[position : position + 1]
-        follows = own[position : position + 1] if len(v) else none
         inside = np.append(members, v)
-        if kind.bytes.any() or whole.own[v].any() or whole.uses[v].any():
-            key = (id(kind), follows.tobytes(), whole.own[inside].tobytes(), whole.uses[inside].tobytes())
-            found.append(Step(numbers.setdefault(key, len(numbers)), position, free))
-            continue
-        table = kind.block.values + follows
-        if found and found[-1].position is None:
-            table = (found.pop().table[:, :, None] + table).min(axis=1)
-        found.append(Step(OUTSIDE, None, table))
-    return [
-        step if step.position is not None else step._replace(key=numbers.setdefault(step.table.tobytes(), len(numbers)))
-        for step in found
-    ]
+        key = (id(kind), whole.arrays.seconds[v].tobytes(), whole.own[inside].tobytes(), whole.uses[inside].tobytes())
+        found.append(numbers.setdefault(key, len(numbers)))
+    return found
 
 
 def _options(
-    whole: WholeBytes, step: Step, price: FloatArray, slack: dict[PricedBlock, FloatArray], seconds: Callable[[], float]
+    whole: WholeBytes,
+    position: int,
+    price: FloatArray,
+    slack: dict[PricedBlock, FloatArray],
+    seconds: Callable[[], float],
 ) -> list[tuple[int, Labels]]:
     """The ways of a step from every device."""
-    chain, found = whole.chain, list[tuple[int, Labels]]()
-    if step.position is None:
-        for a, row in enumerate(step.table):
-            there = np.flatnonzero(np.isfinite(row))
-            used = np.zeros((len(there), len(whole.sets)), dtype=np.int64)
-            held = np.zeros((len(there), len(whole.shared), whole.devices), dtype=np.bool_)
-            found.append((a, Labels(there, row[there], row[there], used, held)))
-        return found
-    kind, v = chain.blocks[step.position], chain.milestones[step.position : step.position + 1]
-    window = kind.block.window
+    kind, v = whole.chain.blocks[position], whole.chain.milestones[position : position + 1]
+    window, found = kind.block.window, list[tuple[int, Labels]]()
     for a, b in product(*(range(whole.devices if exists else 1) for exists in (window.entry, window.exit))):
         if kind.block.values[a, b] < slack[kind][a, b]:
             ways = whole.ways[kind].within(a, b, slack[kind], CHOICES, seconds)
-            each = whole.passing(step.position, price, a, b, ways)
+            each = whole.passing(position, price, a, b, ways)
             if len(v):
                 held = each.held.copy()
                 held[:, :, b] |= whole.uses[v[0]]
                 later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
                 each = each._replace(seconds=later, used=each.used + more, held=held)
-            each = each.take(np.isfinite(each.seconds))._replace(priced=np.zeros(0))
+            each = each.take(np.isfinite(each.seconds))
             each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
             found.append((a, each.take(undominated(each))))
     return found
@@ -159,9 +116,18 @@ class CountProgram:
     """The rows over counts of ways, shared parameters on devices, and devices used in repeated parts of the chain."""
 
     def __init__(
-        self, whole: WholeBytes, types: Counter[tuple[int, int, int]], columns: Columns, used: IntArray, ceiling: float
+        self,
+        whole: WholeBytes,
+        types: Counter[tuple[int, int, int]],
+        parts: Sequence[tuple[int, int, Labels]],
+        used: IntArray,
+        ceiling: float,
     ) -> None:
-        self.whole, self.columns, self.used, self.ceiling = whole, columns, used, ceiling
+        self.whole, self.used, self.ceiling = whole, used, ceiling
+        lengths = [len(ways.device) for _, _, ways in parts]
+        self.type = np.repeat([number for number, _, _ in parts], lengths)
+        self.entry = np.repeat([a for _, a, _ in parts], lengths)
+        self.ways = Labels(*(np.concatenate(column) for column in zip(*(ways for _, _, ways in parts), strict=True)))
         self.times = np.asarray(list(types.values()), dtype=np.float64)
         borders = {
             border: number for number, border in enumerate({pair for a, b, c in types for pair in ((a, b), (b, c))})
@@ -175,18 +141,18 @@ class CountProgram:
             self.part[list(members)] = number
         self.most, self.equal = SparseRows(), SparseRows()
         self.unit = max(float(whole.room.max(initial=1)), 1.0)
-        self.count = len(columns.type)
+        self.count = len(self.type)
 
     def program(self) -> LinearProgram:
         """The whole program; its cost is a share of the ceiling."""
-        columns, number = self.columns, np.arange(self.count)
-        self.equal.put(self.equal.open(self.times)[columns.type], number, 1.0)
+        number = np.arange(self.count)
+        self.equal.put(self.equal.open(self.times)[self.type], number, 1.0)
         self._memory()  # these rows are the first of their kind
         self._flow()
         self._connected()
         cost = np.zeros(self.count)
-        cost[: len(number)] = columns.ways.seconds * (1.0 - SUMMATION) / self.ceiling
-        upper = np.append(self.times[columns.type], np.ones(self.count - len(number)))
+        cost[: len(number)] = self.ways.seconds * (1.0 - SUMMATION) / self.ceiling
+        upper = np.append(self.times[self.type], np.ones(self.count - len(number)))
         return LinearProgram.of(cost, upper, self.most, self.equal)
 
     def prices(self, relaxed: Minimum) -> FloatArray:
@@ -204,15 +170,15 @@ class CountProgram:
         borders, devices = len(self.part), self.whole.devices
         row = self.equal.open(np.zeros(borders * devices)).reshape(borders, devices)
         for border, device, sign in (
-            (self.after[self.columns.type], self.columns.ways.device, 1.0),
-            (self.before[self.columns.type], self.columns.entry, -1.0),
+            (self.after[self.type], self.ways.device, 1.0),
+            (self.before[self.type], self.entry, -1.0),
         ):
             inner = np.flatnonzero(self.inner[border])
             self.equal.put(row[border, device][inner], inner, sign)
 
     def _memory(self) -> None:
         """What the ways hold fits into every set of devices; shared parameters count once a device."""
-        whole, ways = self.whole, self.columns.ways
+        whole, ways = self.whole, self.ways
         unit = self.unit
         row = self.most.open((whole.room - self.used) / unit * (1.0 + SUMMATION) + SUMMATION)
         column, held = np.nonzero(ways.used)
@@ -226,7 +192,7 @@ class CountProgram:
 
     def _only_with(self, column: IntArray, with_: IntArray) -> None:
         """Count columns of a type at most as often as there are such steps, and only if a column is 1."""
-        type_ = self.columns.type[column]
+        type_ = self.type[column]
         pairs, row = np.unique(np.stack([type_, with_]), axis=1, return_inverse=True)
         rows = self.most.open(np.zeros(pairs.shape[1]))
         self.most.put(rows[row.ravel()], column, 1.0)
@@ -234,16 +200,16 @@ class CountProgram:
 
     def _connected(self) -> None:
         """A device on which steps of a part begin and end is reached: all sets of devices with it are entered."""
-        columns, part = self.columns, self.part
-        begin, end = part[self.before[columns.type]], part[self.after[columns.type]]
-        within, stays = begin == end, columns.entry == columns.ways.device
+        part = self.part
+        begin, end = part[self.before[self.type]], part[self.after[self.type]]
+        within, stays = begin == end, self.entry == self.ways.device
         parts, number = np.unique(end[within], return_inverse=True)
         used = self._more((len(parts), self.whole.devices))
         here = np.flatnonzero(within)[stays[within]]
-        self._only_with(here, used[number.ravel()[stays[within]], columns.entry[here]])
+        self._only_with(here, used[number.ravel()[stays[within]], self.entry[here]])
         for which, inside in product(range(len(parts)), self.whole.sets):
-            from_there: BoolArray = within & inside[columns.entry]
-            enters = np.flatnonzero((end == parts[which]) & inside[columns.ways.device] & ~from_there)
+            from_there: BoolArray = within & inside[self.entry]
+            enters = np.flatnonzero((end == parts[which]) & inside[self.ways.device] & ~from_there)
             rows = self.most.open(np.zeros(int(inside.sum())))
             self.most.put(rows, used[which, inside], 1.0)
             self.most.put(rows[:, None], enters, -1.0)

@@ -10,14 +10,12 @@ A window whose bound is the cost of a plan, all on one device, is not raised.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.solvers.linear import minimise, proved_value, sum_below
 from opweave.solvers.placement.arrays import order_of_graph
 from opweave.solvers.placement.bounds.area import PRODUCTS
@@ -50,15 +48,11 @@ class PricedBlock:
         Bounds by end devices. Shape (K, K).
     raised
         Whether the bounds at these prices have been raised. Shape (K, K).
-    equal
-        For every device the first that it can be exchanged with. What is known of a pair of ends holds for its images,
-        which exchange equal devices. Shape (K,).
     """
 
     block: Block
     bytes: FloatArray
     price: FloatArray
-    equal: IntArray
     values: FloatArray = field(init=False)
     raised: BoolArray = field(init=False)
     _solved: dict[tuple[int, int], list[_Solved]] = field(init=False, default_factory=dict)
@@ -75,22 +69,13 @@ class PricedBlock:
 
     def reprice(self, price: FloatArray) -> None:
         """Bounds at other prices, from what is known."""
-        self.price = price
+        self.price, self.values = price, self.block.values + self._least_price(price)
         self.raised[:] = False
-        self.values = self._relearned(price)
-        for (a, b), solved in self._solved.items():
-            for known in solved:
-                if (known.price == price).all():
-                    self.raised[self.block.window.cells(a, b)] = True
-
-    def _relearned(self, price: FloatArray) -> FloatArray:
-        """Bounds at any prices, from what is known."""
-        values = self.block.values + self._least_price(price)
         for (a, b), solved in self._solved.items():
             cells = self.block.window.cells(a, b)
             for known in solved:
-                values[cells] = np.maximum(values[cells], self._carried(known, price))
-        return values
+                self.values[cells] = np.maximum(self.values[cells], self._carried(known, price))
+                self.raised[cells] |= (known.price == price).all()
 
     def _carried(self, known: _Solved, price: FloatArray) -> float:
         """What a bound at earlier prices proves at others, rounded down: high prices may leave a short length."""
@@ -114,48 +99,15 @@ class PricedBlock:
         sized = len(self.block.window.inner) > 0 and self.block.size <= LARGEST_PRICED and math.isfinite(value)
         return sized and not self.raised[a, b] and self._ceiling(a, b) - value > TIGHT * abs(value)
 
-    def pairs(self) -> Iterator[tuple[int, int]]:
-        """Devices that the ends may be on; 0 stands for every device where there is no end."""
-        entries = range(len(self.price) if self.block.window.entry else 1)
-        exits = range(len(self.price) if self.block.window.exit else 1)
-        return ((a, b) for a, b in product(entries, exits) if np.isfinite(self.block.values[a, b]))
-
-    def first_image(self, a: int, b: int) -> tuple[int, int]:
-        """The first of the pairs whose bounds are equal at these prices."""
-        return min(each[:2] for each in self._images_here(a, b))
-
-    def _images_here(self, a: int, b: int) -> Iterator[tuple[int, int, IntArray]]:
-        """Images in which every device has the price of the one that it replaces."""
-        return (each for each in self._images(a, b) if (self.price[each[2]] == self.price).all())
-
-    def lift(self, a: int, b: int, seconds: float) -> None:
-        """Raise a pair within some seconds."""
-        self.learn(a, b, self._programmed(a, b, min(seconds, LONGEST)))
-
     def learn(self, a: int, b: int, value: float) -> None:
-        """Record a bound for a pair and its images at these prices."""
-        for first, last, _ in self._images_here(a, b):
-            cells = self.block.window.cells(first, last)
-            value = max(value, float(self.values[first, last]))
-            self.raised[cells], self.values[cells] = True, value
-            others = [known for known in self._solved.get((first, last), []) if (known.price != self.price).any()]
-            self._solved[first, last] = [*others[1 - MOST_SOLVED :], _Solved(self.price, value)]
+        """Record a bound for a pair at these prices."""
+        cells, value = self.block.window.cells(a, b), max(value, float(self.values[a, b]))
+        self.raised[cells], self.values[cells] = True, value
+        others = [known for known in self._solved.get((a, b), []) if (known.price != self.price).any()]
+        self._solved[a, b] = [*others[1 - MOST_SOLVED :], _Solved(self.price, value)]
 
-    def _images(self, a: int, b: int) -> Iterator[tuple[int, int, IntArray]]:
-        """The pairs that a pair becomes when equal devices are exchanged, and the new number of every device."""
-        ends = [k for k, exists in ((a, self.block.window.entry), (b, self.block.window.exit)) if exists]
-        for targets in product(*(np.flatnonzero(self.equal == self.equal[k]).tolist() for k in ends)):
-            image = np.arange(len(self.price))
-            for k, target in zip(ends, targets, strict=True):
-                there = int(np.flatnonzero(image == target)[0])
-                image[[k, there]] = image[[there, k]]
-            moved = [int(image[k]) for k in ends]
-            if moved == list(targets):
-                first = moved[0] if self.block.window.entry else a
-                yield first, moved[-1] if self.block.window.exit else b, image
-
-    def _programmed(self, a: int, b: int, seconds: float) -> float:
-        """The bound of the window's program with prices in the objective."""
+    def programmed(self, a: int, b: int, seconds: float) -> float:
+        """The bound of the window's program with prices in the objective, within some seconds."""
         ceiling = self._ceiling(a, b)
         length = (ceiling - self._least_price(self.price)) * (1.0 + SUMMATION) + SUMMATION * ceiling
         builder = Builder(self.block.window, self.block.branches, a, b, float(self.block.values[a, b]), length)
@@ -166,7 +118,7 @@ class PricedBlock:
         there = np.flatnonzero(program.x[:, 0] >= 0)
         cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
         linear = replace(program.linear, cost=cost)
-        relaxed = minimise(linear, seconds)
+        relaxed = minimise(linear, min(seconds, LONGEST))
         if relaxed is None:
             return 0.0
         rows = np.concatenate([relaxed.most_price, relaxed.equal_price])

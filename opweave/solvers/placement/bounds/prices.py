@@ -48,8 +48,8 @@ class Path(NamedTuple):
 class Chain:
     """A milestone chain with the bytes of its operators.
 
-    ``blocks`` are its windows in order, ``members`` their operators, and ``starts`` says which is the first of every
-    module. The operator of ``milestones`` with the same number follows a window.
+    ``blocks`` are its windows in order, ``members`` their operators. The operator of ``milestones`` with the same
+    number follows a window.
     """
 
     def __init__(self, chain: Milestones, arrays: PlacementArrays, memory: Memory) -> None:
@@ -61,7 +61,6 @@ class Chain:
         kinds: dict[object, PricedBlock] = {}
         self.blocks: list[PricedBlock] = []
         self.members: list[IntArray] = []
-        self.starts = [0]
         milestones: list[int] = []
         outside = np.ones(len(arrays.seconds), dtype=bool)
         for position, (module, window) in enumerate(zip(chain.modules, chain.windows, strict=True)):
@@ -73,11 +72,10 @@ class Chain:
                 bytes_[len(bytes_) - int(block.window.exit) :] = 0.0
                 key = (id(block), bytes_.tobytes())
                 if key not in kinds:
-                    kinds[key] = PricedBlock(block, bytes_, np.zeros(devices), self.equal)
+                    kinds[key] = PricedBlock(block, bytes_, np.zeros(devices))
                 self.blocks.append(kinds[key])
                 self.members.append(window.operators[members])
                 outside[window.operators[members]] = False
-            self.starts.append(len(self.blocks))
         self.kinds = list(kinds.values())
         self.milestones = np.asarray(milestones, dtype=np.int64)
         outside[self.milestones] = False
@@ -115,13 +113,13 @@ class Chain:
                 return -math.inf
             bound = self._bound(path, price)
             report(bound)
-            todo = [pair for pair in dict.fromkeys(self._different_steps(path)) if pair[0].open(*pair[1:])]
+            todo = [pair for pair in dict.fromkeys(self._steps(path)) if pair[0].open(*pair[1:])]
             if not todo or seconds() <= 0.0:
                 return bound
             for kind, a, b in todo:
                 left = seconds()
                 if left > 0.0:
-                    kind.lift(a, b, left)
+                    kind.learn(a, b, kind.programmed(a, b, left))
 
     def _path(self, tables: Mapping[PricedBlock, FloatArray], own: FloatArray) -> Path | None:
         """The shortest path, if there is one."""
@@ -132,12 +130,6 @@ class Chain:
 
     def _steps(self, path: Path) -> list[Pair]:
         return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
-
-    def _different_steps(self, path: Path) -> list[Pair]:
-        """The steps of a path; pairs of ends with equal bounds count as one."""
-        steps = self._steps(path)
-        firsts = {(kind, a, b): (kind, *kind.first_image(a, b)) for kind, a, b in set(steps)}
-        return [firsts[step] for step in steps]
 
     def _bound(self, path: Path, price: FloatArray) -> float:
         """The bound of a path: operators outside the chain pay the least price of their bytes, memory is paid back."""
@@ -203,9 +195,9 @@ class PriceSearch:
         whole.raise_bound(first, ceiling, seconds, report, TRIES[1:2])
         found = [first]
         if 0.0 < ceiling() < math.inf and seconds() > 0.0:
-            counted = least_counts(whole, first, ceiling(), seconds)
-            report(counted.bound)
-            found += [] if counted.price is None else [self.chain.evened(counted.price)]
+            bound, price = least_counts(whole, first, ceiling(), seconds)
+            report(bound)
+            found.append(self.chain.evened(price))
         values = [self.chain.value(price, seconds, report) for price in found]
         self.price = found[int(np.argmax(values))]
         while seconds() > 0.0:  # again where a shorter plan leaves windows less time
