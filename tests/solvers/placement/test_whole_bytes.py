@@ -15,7 +15,7 @@ from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
-from opweave.solvers.placement.bounds.counts import least_counts
+from opweave.solvers.placement.bounds.counts import count_program
 from opweave.solvers.placement.bounds.prices import PriceSearch
 from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 from tests.oracles.placement import best_placement
@@ -35,7 +35,8 @@ def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.i
     whole = WholeBytes(chain)
     whole.raise_bound(chain.evened(price), lambda: ceiling, lambda: 1.0, found.append)
     if 0.0 < ceiling < math.inf:
-        found.append(least_counts(whole, chain.evened(price), ceiling, lambda: 5.0)[0])
+        counts = count_program(whole, chain.evened(price), ceiling, lambda: 5.0)
+        found.append(counts.bound(lambda: 5.0) if counts else 0.0)
     return max(found)
 
 

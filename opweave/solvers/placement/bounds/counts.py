@@ -29,7 +29,7 @@ import networkx as nx
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.linear import LinearProgram, Minimum, SparseRows, minimise
+from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.bounds.whole_bytes import Labels, undominated
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
@@ -48,13 +48,12 @@ OUTSIDE = -1
 """What stands before the first step and after the last one."""
 
 
-def least_counts(
+def count_program(
     whole: WholeBytes, price: FloatArray, ceiling: float, seconds: Callable[[], float]
-) -> tuple[float, FloatArray]:
-    """A bound on the seconds of all plans that fit, at most ``ceiling``, and better prices of memory.
+) -> CountProgram | None:
+    """The program of all plans shorter than ``ceiling``; None if it is too large or was not written in time.
 
-    The bound is 0, and the prices are those given, if the program is too large or was not written in time. ``seconds``
-    says how much time is left. ``price`` chooses among ways that are equally good otherwise.
+    ``seconds`` says how much time is left. ``price`` chooses among ways that are equally good otherwise.
     """
     keys = [OUTSIDE, *_keys(whole), OUTSIDE]
     types = Counter(zip(keys, keys[1:], keys[2:], strict=False))
@@ -63,17 +62,11 @@ def least_counts(
         if key not in options:
             options[key] = _options(whole, position, price, slack, seconds)
         if seconds() <= 0.0:
-            return 0.0, price
+            return None
     parts = [(number, a, ways) for number, (_, key, _) in enumerate(types) for a, ways in options[key]]
     if not parts or sum(len(ways.device) for _, _, ways in parts) > MOST_COLUMNS:
-        return 0.0, price
-    rows = CountProgram(whole, types, parts, whole.first(price, ceiling).used[0], ceiling)
-    program = rows.program()
-    relaxed = minimise(program, seconds())
-    integral = np.ones(len(program.cost), dtype=np.bool_)
-    proved = least_whole(program, integral, ~integral, 1.0, 0.5 * seconds(), lambda: seconds() <= 0.0)
-    bound = max(0.0, min(proved.bound, 1.0)) * ceiling * (1.0 - SUMMATION)
-    return bound, price if relaxed is None else rows.prices(relaxed)
+        return None
+    return CountProgram(whole, types, parts, whole.first(price, ceiling).used[0], ceiling)
 
 
 def _keys(whole: WholeBytes) -> list[int]:
@@ -142,8 +135,25 @@ class CountProgram:
         self.most, self.equal = SparseRows(), SparseRows()
         self.unit = max(float(whole.room.max(initial=1)), 1.0)
         self.count = len(self.type)
+        self.repeats = 2 * len(self.times) <= self.times.sum()
+        self.program = self._program()
 
-    def program(self) -> LinearProgram:
+    def prices(self, seconds: float) -> FloatArray:
+        """Seconds per byte of every device, from the linear program: multipliers of the sets that it is in.
+
+        They are 0 if the time was too short. Shape (devices,).
+        """
+        relaxed, sets = minimise(self.program, seconds), self.whole.sets
+        multipliers = np.zeros(len(sets)) if relaxed is None else np.abs(relaxed.most_price[: len(sets)])
+        return np.asarray(multipliers @ sets * self.ceiling / self.unit)
+
+    def bound(self, seconds: Callable[[], float]) -> float:
+        """The least seconds of all plans that fit, as far as that is proved in the time left; at most the ceiling."""
+        integral = np.ones(len(self.program.cost), dtype=np.bool_)
+        proved = least_whole(self.program, integral, ~integral, 1.0, seconds(), lambda: seconds() <= 0.0)
+        return max(0.0, min(proved.bound, 1.0)) * self.ceiling * (1.0 - SUMMATION)
+
+    def _program(self) -> LinearProgram:
         """The whole program; its cost is a share of the ceiling."""
         number = np.arange(self.count)
         self.equal.put(self.equal.open(self.times)[self.type], number, 1.0)
@@ -154,11 +164,6 @@ class CountProgram:
         cost[: len(number)] = self.ways.seconds * (1.0 - SUMMATION) / self.ceiling
         upper = np.append(self.times[self.type], np.ones(self.count - len(number)))
         return LinearProgram.of(cost, upper, self.most, self.equal)
-
-    def prices(self, relaxed: Minimum) -> FloatArray:
-        """Seconds per byte of every device: the multipliers of the sets that it is in. Shape (devices,)."""
-        multipliers = np.abs(relaxed.most_price[: len(self.whole.sets)])
-        return np.asarray(multipliers @ self.whole.sets * self.ceiling / self.unit)
 
     def _more(self, shape: tuple[int, int]) -> IntArray:
         """Numbers of new columns."""

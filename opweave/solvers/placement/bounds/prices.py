@@ -29,7 +29,7 @@ from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
-from opweave.solvers.placement.bounds.counts import least_counts
+from opweave.solvers.placement.bounds.counts import count_program
 from opweave.solvers.placement.bounds.priced_block import PricedBlock
 from opweave.solvers.placement.bounds.whole_bytes import TRIES, WholeBytes
 from opweave.solvers.rounding import SUMMATION
@@ -193,15 +193,18 @@ class PriceSearch:
         for price in (0.0 * first, first):
             self.chain.value(price, lambda: end - clock(), report)
         whole.raise_bound(first, ceiling, seconds, report, TRIES[1:2])
-        found = [first]
+        found, counts = [first], None
         if 0.0 < ceiling() < math.inf and seconds() > 0.0:
-            bound, price = least_counts(whole, first, ceiling(), seconds)
-            report(bound)
-            found.append(self.chain.evened(price))
+            counts = count_program(whole, first, ceiling(), seconds)
+            found += [] if counts is None else [self.chain.evened(counts.prices(seconds()))]
         values = [self.chain.value(price, seconds, report) for price in found]
-        self.price = found[int(np.argmax(values))]
+        self.price, kept = found[int(np.argmax(values))], 0.5 * seconds()
+        if counts is not None and counts.repeats:  # with unequal steps, paths prove more in less time
+            report(counts.bound(lambda: seconds() - kept))
         while seconds() > 0.0:  # again where a shorter plan leaves windows less time
             length = ceiling()
             whole.raise_bound(self.price, ceiling, seconds, report, TRIES[1:])
             if not ceiling() < length:
                 break
+        if counts is not None:
+            report(counts.bound(seconds))
