@@ -30,7 +30,7 @@ def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.i
     search = PriceSearch(milestones_of(arrays, (2, 4)), arrays, memory, price)
     search.go_on(lambda: 1.0, lambda _: None, lambda: 0.0)
     chain = search.chain
-    chain.value(chain.evened(price), lambda: 1.0, lambda _: None)
+    chain.value(chain.evened(price))
     found: list[float] = []
     whole = WholeBytes(chain)
     whole.raise_bound(chain.evened(price), lambda: ceiling, lambda: 1.0, found.append)

@@ -35,7 +35,7 @@ from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
 
 if TYPE_CHECKING:
-    from opweave.solvers.placement.bounds.priced_block import PricedBlock
+    from opweave.solvers.placement.bounds.prices import PricedBlock
     from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 
 CHOICES = 64

@@ -5,13 +5,9 @@ For prices q >= 0 (seconds per byte and device), every plan of length L that fit
     L >= L + sum over operators of q[device] * bytes - sum over devices of q * memory.
 
 The right side is bounded from below along the milestone chain: windows and milestones follow one another, and the bytes
-of their operators are charged where they run. A window with its ends on devices a and b costs at least its *priced
-bound* (:mod:`.priced_block`).
-Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
-milestones, minus q * memory, is a bound for any prices. Good ones are the multipliers of memory in a program that
-counts ways (:mod:`.counts`).
-
-Windows are solved lazily, along a shortest path only.
+of their operators are charged where they run, those of a window at their lowest prices. So are operators outside the
+chain. So the shortest path over the devices of the milestones, minus q * memory, is a bound for any prices. Good ones
+are the multipliers of memory in a program that counts ways (:mod:`.counts`).
 
 Source: Held and Karp, "The traveling-salesman problem and minimum spanning trees" (Lagrangian bounds).
 """
@@ -19,8 +15,8 @@ Source: Held and Karp, "The traveling-salesman problem and minimum spanning tree
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,21 +24,30 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
-from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
+from opweave.solvers.placement.bounds.chain_bound import Block, Milestones, shortest
 from opweave.solvers.placement.bounds.counts import count_program
-from opweave.solvers.placement.bounds.priced_block import PricedBlock
 from opweave.solvers.placement.bounds.whole_bytes import TRIES, WholeBytes
 from opweave.solvers.rounding import SUMMATION
 
-Pair = tuple[PricedBlock, int, int]
-"""A window and the devices of its ends."""
 
+@dataclass(eq=False)
+class PricedBlock:
+    """Windows that are equal in their times and their bytes, with bounds at the current prices.
 
-class Path(NamedTuple):
-    """A shortest path: its length, and a device for the end of every window; that of the last one means nothing."""
+    Attributes
+    ----------
+    values
+        Bounds by end devices: seconds, and all bytes at their lowest prices. Shape (K, K).
+    """
 
-    value: float
-    devices: list[int]
+    block: Block
+    bytes: FloatArray
+    values: FloatArray = field(init=False)
+
+    def reprice(self, price: FloatArray) -> None:
+        """Bounds at other prices."""
+        usable = np.isfinite(self.block.window.arrays.seconds)
+        self.values = self.block.values + np.where(usable, self.bytes[:, None] * price, np.inf).min(axis=1).sum()
 
 
 class Chain:
@@ -53,7 +58,6 @@ class Chain:
     """
 
     def __init__(self, chain: Milestones, arrays: PlacementArrays, memory: Memory) -> None:
-        devices = arrays.seconds.shape[1]
         self.memory, self.arrays = memory, arrays
         self.limited = np.isfinite(memory.capacity)
         self.capacity = np.where(self.limited, memory.capacity, 0.0)
@@ -72,7 +76,7 @@ class Chain:
                 bytes_[len(bytes_) - int(block.window.exit) :] = 0.0
                 key = (id(block), bytes_.tobytes())
                 if key not in kinds:
-                    kinds[key] = PricedBlock(block, bytes_, np.zeros(devices))
+                    kinds[key] = PricedBlock(block, bytes_)
                 self.blocks.append(kinds[key])
                 self.members.append(window.operators[members])
                 outside[window.operators[members]] = False
@@ -85,57 +89,24 @@ class Chain:
         """Seconds of every milestone, and the price of its bytes. Shape (milestones, K)."""
         return self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
 
-    def plain(self) -> Path | None:
-        """The shortest path without prices; None if no devices of the milestones leave every window a plan."""
-        return self._path({kind: kind.block.values for kind in self.kinds}, self.arrays.seconds[self.milestones])
-
     def evened(self, price: FloatArray) -> FloatArray:
         """Prices that are the same on equal devices; their mean promises as much or more."""
         _, group = np.unique(self.equal, return_inverse=True)
         return np.asarray((np.bincount(group, weights=price) / np.bincount(group))[group])
 
     def reprice(self, price: FloatArray) -> None:
-        """Bounds of all windows at some prices; those that are there already go on where they stopped."""
+        """Bounds of all windows at some prices."""
         for kind in self.kinds:
-            if (kind.price != price).any():
-                kind.reprice(price)
+            kind.reprice(price)
 
-    def value(self, price: FloatArray, seconds: Callable[[], float], report: Callable[[float], None]) -> float:
-        """The bound at prices; -inf if there is no path.
-
-        Windows are raised along the path, and bounds on the way are reported.
-        """
+    def value(self, price: FloatArray) -> float:
+        """The bound at prices; -inf if no devices of the milestones leave every window a plan."""
         self.reprice(price)
-        own = self.own_costs(price)
-        while True:
-            path = self._path({kind: kind.values for kind in self.kinds}, own)
-            if path is None:
-                return -math.inf
-            bound = self._bound(path, price)
-            report(bound)
-            todo = [pair for pair in dict.fromkeys(self._steps(path)) if pair[0].open(*pair[1:])]
-            if not todo or seconds() <= 0.0:
-                return bound
-            for kind, a, b in todo:
-                left = seconds()
-                if left > 0.0:
-                    kind.learn(a, b, kind.programmed(a, b, left))
-
-    def _path(self, tables: Mapping[PricedBlock, FloatArray], own: FloatArray) -> Path | None:
-        """The shortest path, if there is one."""
-        first, *others = (tables[kind] for kind in self.blocks)
-        values, origins = shortest(first[0], own, others)
-        last = int(np.argmin(values))
-        return Path(float(values[last]), devices_to(last, origins)) if np.isfinite(values[last]) else None
-
-    def _steps(self, path: Path) -> list[Pair]:
-        return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
-
-    def _bound(self, path: Path, price: FloatArray) -> float:
-        """The bound of a path: operators outside the chain pay the least price of their bytes, memory is paid back."""
+        first, *others = (kind.values for kind in self.blocks)
+        path = float(shortest(first[0], self.own_costs(price), others)[0].min())
         cost = np.where(np.isfinite(self.arrays.seconds), self.memory.bytes[:, None] * price, np.inf)[self.outside]
-        total, room = path.value + float(cost.min(axis=1).sum()), float(self.capacity @ price)
-        return total - room - SUMMATION * (total + room)
+        total, room = path + float(cost.min(axis=1).sum()), float(self.capacity @ price)
+        return total - room - SUMMATION * (total + room) if math.isfinite(path) else -math.inf
 
 
 def equal_devices(arrays: PlacementArrays, capacity: FloatArray) -> IntArray:
@@ -187,20 +158,18 @@ class PriceSearch:
         ``seconds`` is asked, where others may go on for long, as far as the clock does not say ``end`` before.
         """
         whole, first = self._whole, self.price
-        if self.chain.plain() is None:
+        if self.chain.value(first) == -math.inf:
             return
         whole.raise_bound(first, ceiling, lambda: end - clock(), report, TRIES[:1])
-        for price in (0.0 * first, first):
-            self.chain.value(price, lambda: end - clock(), report)
+        report(max(self.chain.value(0.0 * first), self.chain.value(first)))
         whole.raise_bound(first, ceiling, seconds, report, TRIES[1:2])
-        found, counts = [first], None
-        if 0.0 < ceiling() < math.inf and seconds() > 0.0:
-            counts = count_program(whole, first, ceiling(), seconds)
-            found += [] if counts is None else [self.chain.evened(counts.prices(seconds()))]
-        values = [self.chain.value(price, seconds, report) for price in found]
-        self.price, kept = found[int(np.argmax(values))], 0.5 * seconds()
-        if counts is not None and counts.repeats:  # with unequal steps, paths prove more in less time
-            report(counts.bound(lambda: seconds() - kept))
+        counts = count_program(whole, first, ceiling(), seconds) if 0.0 < ceiling() < math.inf else None
+        if counts is not None:
+            self.price = max(first, self.chain.evened(counts.prices(seconds())), key=self.chain.value)
+            report(self.chain.value(self.price))
+            kept = 0.5 * seconds()
+            if counts.repeats:  # with unequal steps, paths prove more in less time
+                report(counts.bound(lambda: seconds() - kept))
         while seconds() > 0.0:  # again where a shorter plan leaves windows less time
             length = ceiling()
             whole.raise_bound(self.price, ceiling, seconds, report, TRIES[1:])
