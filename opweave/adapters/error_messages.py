@@ -9,8 +9,6 @@ from pydantic import BaseModel, ValidationError
 
 from opweave.problems.errors import InvalidInputError, plain, sentences
 
-__all__ = ["complaint", "one_sentence", "plain", "validated"]
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_SENTENCE = 600

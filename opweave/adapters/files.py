@@ -15,8 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from opweave.adapters.error_messages import plain
-from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.errors import InvalidInputError, LimitExceededError, plain
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.words import repeated
 

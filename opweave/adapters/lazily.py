@@ -7,6 +7,8 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 
+from opweave.problems.errors import InvalidInputError
+
 
 def lazily(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Write ``__getattr__``, ``__dir__`` and ``__all__`` of a package, from what it imports for type checkers alone.
@@ -22,6 +24,9 @@ def lazily(package: str, file: str) -> tuple[Callable[[str], object], Callable[[
     def find(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(homes[name]), name)
+        try:
+            return getattr(importlib.import_module(homes[name]), name)
+        except ModuleNotFoundError as error:  # a framework, which only its own users have
+            raise InvalidInputError(f"{name} needs a package; to get it: pip install {error.name}") from error
 
     return find, lambda: sorted(homes), sorted(homes)

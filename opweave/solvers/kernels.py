@@ -17,11 +17,14 @@ from opweave.solvers.loops import clock, helper
 PIECE = 0.03
 """Seconds of a piece of a long loop: between two of them a solver rests, or ends."""
 
+FIRST_STEPS = 256
+"""Steps of the first piece."""
+
 MOST_GAPS = 256
 """Gaps remembered for every resource. The earliest are dropped first, which bounds the work per operator."""
 
 
-def in_pieces(work: Callable[[int], bool], steps: int, should_stop: Callable[[], bool], first: int = 256) -> bool:
+def in_pieces(work: Callable[[int], bool], steps: int, should_stop: Callable[[], bool]) -> bool:
     """Call ``work`` with a rising number of steps until it has done; what it does must not depend on the pieces.
 
     Parameters
@@ -31,16 +34,14 @@ def in_pieces(work: Callable[[int], bool], steps: int, should_stop: Callable[[],
     steps
         Most steps in all.
     should_stop
-        Asked after every piece.
-    first
-        Steps of the first piece; how many the others have follows from how long they take.
+        Asked after every piece; how many steps a piece has follows from how long the one before took.
 
     Returns
     -------
     bool
         Whether nothing was left to do.
     """
-    done, piece = 0, first
+    done, piece = 0, FIRST_STEPS
     while done < steps:
         began = clock()
         piece = max(1, min(piece, steps - done))

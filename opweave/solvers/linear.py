@@ -61,10 +61,10 @@ class SparseRows:
     """
 
     count: int = 0
-    _row: list[IntArray] = field(default_factory=list)
-    _column: list[IntArray] = field(default_factory=list)
-    _value: list[FloatArray] = field(default_factory=list)
-    _right: list[FloatArray] = field(default_factory=list)
+    _row: list[IntArray] = field(default_factory=lambda: [np.zeros(0, dtype=np.int64)])
+    _column: list[IntArray] = field(default_factory=lambda: [np.zeros(0, dtype=np.int64)])
+    _value: list[FloatArray] = field(default_factory=lambda: [np.zeros(0)])
+    _right: list[FloatArray] = field(default_factory=lambda: [np.zeros(0)])
 
     def open(self, right: FloatArray) -> IntArray:
         """Numbers of new rows with these right-hand sides."""
@@ -84,10 +84,6 @@ class SparseRows:
         """The rows and their right-hand sides."""
         from scipy.sparse import csr_matrix
 
-        if not self.count:
-            return csr_matrix((0, columns)), np.zeros(0)
-        if not self._row:
-            return csr_matrix((self.count, columns)), np.concatenate(self._right)
         entries = (np.concatenate(self._value), (np.concatenate(self._row), np.concatenate(self._column)))
         return csr_matrix(entries, shape=(self.count, columns)), np.concatenate(self._right)
 

@@ -22,7 +22,6 @@ import logging
 import os
 import pkgutil
 import signal
-import sys
 import threading
 import time
 import typing
@@ -242,11 +241,10 @@ def _type_of(hint: Any) -> Any:
     raise TypeError(hint)
 
 
-def loops_of(package: str = "opweave.solvers") -> list[Loop[..., Any]]:
-    """Every loop of a package, ordered by name; its modules are imported, except those that need an engine."""
-    importlib.import_module(package)
+def loops_of() -> list[Loop[..., Any]]:
+    """Every loop of the solvers, ordered by name; their modules are imported, except those that need an engine."""
     found = {}
-    for module in pkgutil.walk_packages(sys.modules[package].__path__, f"{package}."):
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], "opweave.solvers."):
         if not module.name.startswith("opweave.solvers.engines."):
             inside = vars(importlib.import_module(module.name)).values()
             found.update({each.name: each for each in inside if isinstance(each, Loop)})

@@ -81,7 +81,6 @@ class Portfolio:
     def __init__(self, workers: Iterable[Worker]) -> None:
         self._seats = [Seat(worker) for worker in workers]
         self._left = list(self._seats)
-        self._begun = False
         self.outcome: Outcome | None = None
 
     def work(self, run: Run, until: float = math.inf) -> bool:
@@ -89,17 +88,16 @@ class Portfolio:
 
         The first worker begins whatever the time, since it finds a plan at once where there is one.
         """
-        while self.outcome is None and self._left and (not self._begun or not run.should_stop()):
+        while self.outcome is None and self._left and (self._seats[0].spent == 0.0 or not run.should_stop()):
             if run.elapsed() >= until:
                 return True
             self._slice(self._next(run), run, until)
-            self._begun = True
         return False
 
     def join(self, workers: Iterable[Worker]) -> None:
-        """Take in more workers, who are next."""
+        """Take in more workers, who are next once the first one has begun."""
         seats = [Seat(worker, turn=min((each.turn for each in self._left), default=0.0)) for worker in workers]
-        self._seats, self._left = self._seats + seats, seats + self._left
+        self._seats, self._left = self._seats + seats, self._left + seats
 
     def close(self) -> None:
         """End all workers."""

@@ -19,7 +19,6 @@ class Best:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.value = 0.0
-        self.source = "trivial"
 
     def report(self, value: float, source: str) -> None:
         """Record a bound."""
@@ -27,5 +26,5 @@ class Best:
         if known is not None and known * (1.0 - 10.0 * SUMMATION) <= safe < known:
             safe = float(known)  # they differ by rounding only
         if np.isfinite(safe) and (safe > self.value or self.run.bound is None):
-            self.value, self.source = max(safe, self.value), source
+            self.value = max(safe, self.value)
             self.run.proved(self.value, source)

@@ -178,7 +178,6 @@ class Run:
         gap: float = 0.0,
         start: Solution | None = None,
         formulation: str | None = None,
-        options: Mapping[str, Setting] = {},
         callback: StopCallback | None = None,
         lift: Lift | None = None,
         exact: bool = False,
@@ -189,7 +188,7 @@ class Run:
         ----------
         seconds
             Its own time limit; None for the time that this run has left.
-        gap, start, formulation, options, callback
+        gap, start, formulation, callback
             As in :class:`Run`.
         lift
             Each better plan of the sub-problem is lifted and reported here, with the same objective.
@@ -204,7 +203,6 @@ class Run:
             seed=self.seed,
             start=start,
             formulation=formulation,
-            options=options,
             callback=callback,
             stage=self.stage,
             worker=self.worker,
@@ -255,11 +253,10 @@ class Run:
         finally:
             self.time_limit = whole
 
-    def share(self, share: float, untimed: float | None = None) -> AbstractContextManager[None]:
-        """Give one phase a share of the time that remains; without a limit ``untimed`` seconds, or (None) any time."""
+    def share(self, share: float) -> AbstractContextManager[None]:
+        """Give one phase a share of the time that remains; without a limit, it may take any time."""
         left = self.remaining()
-        seconds = untimed if left is None else share * left
-        return nullcontext() if seconds is None else self.at_most(seconds)
+        return nullcontext() if left is None else self.at_most(share * left)
 
     def found(self, solution: Solution, objective: int | float) -> bool:
         """Report a solution; return whether it is the best so far."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,11 @@ def refuting(problem: ow.extend.Problem, _: Run) -> list[Worker]:
     return [Steps("wait", _refute_elsewhere, problem)]
 
 
-def dying(problem: ow.extend.Problem, _: Run) -> list[Worker]:
-    return [Steps("plan", _plan, problem), Steps("die", _die_once, problem)]
+def dying(mark: Path, problem: ow.extend.Problem, _: Run) -> list[Worker]:
+    return [Steps("plan", _plan, problem), Steps("die", partial(_die_once, mark), problem)]
 
 
-def _die_once(_: ow.extend.Problem, run: Run) -> None:
-    mark = Path(os.environ["OPWEAVE_TEST_MARK"])
+def _die_once(mark: Path, _: ow.extend.Problem, run: Run) -> None:
     if os.getpid() != HOME and not mark.exists():
         mark.touch()
         os._exit(3)
@@ -72,10 +72,9 @@ def test_a_proof_of_infeasibility_counts_from_elsewhere() -> None:
     assert (outcome.infeasible, outcome.reason) == (True, "refuted elsewhere")
 
 
-def test_a_process_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPWEAVE_TEST_MARK", str(tmp_path / "mark"))
+def test_a_process_that_dies_is_replaced(tmp_path: Path) -> None:
     run = Run(time_limit=60.0, threads=2)
-    work_in_lanes(PROBLEM, dying, run)
+    work_in_lanes(PROBLEM, partial(dying, tmp_path / "mark"), run)
     assert (tmp_path / "mark").exists()
     assert run.bound == 5
 

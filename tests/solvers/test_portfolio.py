@@ -11,7 +11,7 @@ import pytest
 import opweave as ow
 from opweave.problems.errors import EngineError, RuleError
 from opweave.problems.result import Termination
-from opweave.solvers.portfolio import SLICE, work_off
+from opweave.solvers.portfolio import SLICE, Portfolio, work_off
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps
 
@@ -61,9 +61,11 @@ def test_the_first_worker_has_the_time_until_there_is_a_plan() -> None:
             assert not run.should_stop()
         run.found(PLAN, 3)
 
-    other = Steps("other", lambda _, run: seen.append("other"), PROBLEM)
-    work_off([Steps("slow", slow, PROBLEM), other], Run(time_limit=20.0))
-    assert seen == ["slow", "slow", "slow", "other"]
+    other, joined = (Steps(name, lambda name, run: seen.append(name), name) for name in ("other", "joined"))
+    portfolio = Portfolio([Steps("slow", slow, PROBLEM), other])
+    portfolio.join([joined])
+    assert not portfolio.work(Run(time_limit=20.0))
+    assert seen == ["slow", "slow", "slow", "other", "joined"]
 
 
 def test_time_follows_gain() -> None:

@@ -61,11 +61,11 @@ def test_a_bound_is_a_little_less_than_what_was_summed_up_and_never_falls() -> N
     best = Best(run)
     best.report(4.0, "area")
     assert 4.0 * (1 - 1e-8) < best.value < 4.0
-    assert (run.bound, best.source) == (best.value, "area")
+    assert (run.bound, run.findings.bound_source) == (best.value, "area")
     best.report(3.0, "path")
     best.report(math.inf, "nothing")
     assert best.value > 3.9
-    assert best.source == "area"
+    assert run.findings.bound_source == "area"
 
 
 def test_a_bound_that_differs_by_rounding_only_is_the_objective() -> None:

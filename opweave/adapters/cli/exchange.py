@@ -12,10 +12,9 @@ import typer
 from opweave.adapters.archives import fed
 from opweave.adapters.cli.options import Settings, dimensions
 from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, say, tell
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import check_folder_writable
 from opweave.adapters.load import load_problem, load_result
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, plain
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
 from opweave.problems.units import readable

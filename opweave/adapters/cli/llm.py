@@ -13,7 +13,7 @@ from rich.text import Text
 
 from opweave.adapters.cli.options import Settings
 from opweave.adapters.cli.output import NOTHING_FOUND, say, shown, tell_result
-from opweave.adapters.error_messages import plain, validated
+from opweave.adapters.error_messages import validated
 from opweave.adapters.llm.held import holdings, holdings_section, language_figure
 from opweave.adapters.llm.machine import HERE
 from opweave.adapters.llm.words import plan_in_words
@@ -22,7 +22,7 @@ from opweave.adapters.report.timeline_tables import Columns, Section, section_of
 from opweave.adapters.report.view import Row
 from opweave.adapters.runtimes.language import exchanged
 from opweave.problems.constraints import AnyConstraint
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, plain
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.posed import fastest_pass, in_blocks, in_stages, with_overrides
 from opweave.problems.language.rig import RESERVES, Rig, published_spread, reserve_bytes

@@ -13,10 +13,10 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from opweave.adapters.cli.options import Settings
-from opweave.adapters.error_messages import plain
 from opweave.adapters.load import AnyProblem, save
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.views import view_of
+from opweave.problems.errors import plain
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

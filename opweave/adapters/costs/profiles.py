@@ -5,9 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from opweave.adapters.error_messages import plain
 from opweave.problems.costs import Costs
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, plain
 from opweave.problems.graph import OpGraph
 
 SUFFIX = "_kernel_time"

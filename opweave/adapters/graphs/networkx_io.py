@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.adapters.error_messages import plain, validated
+from opweave.adapters.error_messages import validated
 from opweave.adapters.graphs.kinds import INPLACE_KINDS
 from opweave.adapters.graphs.node_edge import from_node_edge
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, plain
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 

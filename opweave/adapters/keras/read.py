@@ -18,20 +18,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import keras
+
 from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
-from opweave.adapters.error_messages import plain
 from opweave.adapters.graphs.dims import filled
 from opweave.adapters.graphs.geometry import Reading, Shape, channel_axis, fitting, geometry_of, shapes_of
 from opweave.adapters.graphs.kinds import INPLACE_KINDS, FrameworkKinds
-from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.errors import InvalidInputError, LimitExceededError, plain
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.slicing.geometry import Geometry, Layout
-
-try:
-    import keras
-except ImportError:
-    raise InvalidInputError("reading Keras models needs a package; to get it: pip install 'opweave[keras]'") from None
 
 _AXES = {2: ("length",), 3: ("length",), 4: ("height", "width"), 5: ("depth", "height", "width")}
 

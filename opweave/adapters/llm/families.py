@@ -14,8 +14,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Literal, NamedTuple, cast
 
-from opweave.adapters.error_messages import plain
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, plain
 from opweave.problems.language.model import Cache, Role
 
 TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))

@@ -20,11 +20,10 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import mapped, place
 from opweave.adapters.llm.assemble import assemble
 from opweave.adapters.llm.families import TABLE, Config, Held, home_of
-from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.errors import InvalidInputError, LimitExceededError, plain
 from opweave.problems.language.model import NUMBER_TYPES, RUNTIMES, LanguageModel
 from opweave.problems.limits import MAX_BYTES, Limits
 

@@ -13,12 +13,12 @@ from time import perf_counter
 import numpy as np
 
 from opweave.adapters import clusters
-from opweave.adapters.error_messages import plain, validated
+from opweave.adapters.error_messages import validated
 from opweave.adapters.files import PathLike, parse_json, place, read_bytes, read_json
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Efficiency
 from opweave.problems.device_sheets import DEVICES, ETHERNET, ETHERNET_LATENCY, Precision, Sheet
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, plain
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.rig import OVERHEADS, Rig, kind_of
 from opweave.problems.language.workload import Workload, parts

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import mapped, parse_json, place, read_json
 from opweave.adapters.llm.assemble import assemble
 from opweave.adapters.llm.config import CONSTANTS, family_of
 from opweave.adapters.llm.families import Config, Held, Place, home_of
-from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.errors import InvalidInputError, LimitExceededError, plain
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.limits import Limits
 

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, mapped, write_bytes
 from opweave.adapters.graphs.kinds import FrameworkKinds
 from opweave.adapters.graphs.names import UniqueNames
-from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.errors import InvalidInputError, LimitExceededError, plain
 from opweave.problems.graph_arrays import Adjacency, find_cycle, topological_order
 from opweave.problems.limits import Limits
 

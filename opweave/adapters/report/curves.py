@@ -6,12 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike
 from opweave.adapters.report.figures import DASHED, LINES, entitle, new_figure, safe_text, save_figure
 from opweave.adapters.report.questions import Answered, counts_of, explain, readable_measure
 from opweave.adapters.report.views import problem_of
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, plain
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result
 from opweave.problems.units import readable, unit_of

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, write_bytes
 from opweave.problems.arrays import FloatArray
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

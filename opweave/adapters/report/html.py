@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from opweave.adapters.error_messages import plain
+from opweave.problems.errors import plain
 
 
 def text(value: str) -> str:

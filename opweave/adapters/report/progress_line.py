@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from opweave.adapters.error_messages import plain
+from opweave.problems.errors import plain
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
 from opweave.problems.units import readable, readable_share

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.report.html import table, text
 from opweave.adapters.report.progress_line import counted as progress_bar
 from opweave.adapters.report.tables import text_table
+from opweave.problems.errors import plain
 from opweave.problems.result import OptionValue, Status
 from opweave.problems.shown import Rows, data_frame
 from opweave.problems.units import readable, readable_seconds, readable_share

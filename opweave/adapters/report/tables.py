@@ -9,9 +9,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.report.timeline_tables import Section, measure_rows
 from opweave.adapters.report.view import AnyView, Row, exact
+from opweave.problems.errors import plain
 from opweave.problems.result import Status
 from opweave.problems.shown import Rows
 from opweave.problems.units import readable_seconds, readable_share

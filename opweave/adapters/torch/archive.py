@@ -21,9 +21,8 @@ import zipfile
 from collections.abc import Iterator, Mapping
 
 from opweave.adapters.archives import opened_archive
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, place
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, plain
 from opweave.problems.limits import Limits
 
 _LIBRARIES = "data/aotinductor/"

@@ -12,11 +12,10 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike
 from opweave.adapters.torch.archive import harmless_copy
 from opweave.adapters.torch.twin import fake_mode, faked, on_meta, plain_outputs, tensors_in, twin
-from opweave.problems.errors import InvalidInputError, OpweaveError
+from opweave.problems.errors import InvalidInputError, OpweaveError, plain
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:

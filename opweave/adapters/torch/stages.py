@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike
 from opweave.adapters.runtimes.groups import Group, check_covered
 from opweave.adapters.torch.program import prepare, read_program, title
 from opweave.adapters.torch.read import from_torch
 from opweave.adapters.torch.twin import has_values
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, plain
 from opweave.problems.graph import OpGraph
 
 if TYPE_CHECKING:

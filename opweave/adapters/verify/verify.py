@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike
 from opweave.adapters.formats import family_of
 from opweave.adapters.verify.report import Verification
-from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError, plain
 from opweave.problems.memory_ordering.spec import Ordering
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule

@@ -76,7 +76,7 @@ class Cuts(ClusterFormulation[Slicing, Slices]):
             modes = written.modes(v)
             for mode in modes:
                 length = int(instance.length[v, mode])
-                op, way = written.name(v), ("rows", "channels")[mode]
+                op, way = instance.names[v], ("rows", "channels")[mode]
                 chosen = ONE if len(modes) == 1 else written.whole_to(1, "mode", (op, way))
                 inner = [written.whole_to(length, "cut", (op, way, name)) for name in instance.devices[1:]]
                 cuts = [ZERO, *inner, chosen * length]

@@ -58,10 +58,6 @@ class CutModel(LinearModel):
         """Add a continuous column from 0 to ``high``; a column without a name gets a number."""
         return Linear.of(int(self.reals(name, (len(self) if name == "r" else key,), 0.0, high)[0]))
 
-    def name(self, v: int) -> str:
-        """The operator's id."""
-        return self.instance.names[v]
-
     def least(self, linear: Linear) -> float:
         """Least value within the columns' bounds."""
         return linear.constant + sum(min(0.0, factor) * self.high[i] for i, factor in linear.terms.items())

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.report.timeline_tables import lanes, rows_of
 from opweave.adapters.report.workbench.levels import CELL, Drawing
 from opweave.problems.arrays import FloatArray
+from opweave.problems.errors import plain
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_held, bytes_over_time, critical_rows, peak_bytes
 from opweave.problems.timeline import NEVER, Timeline
