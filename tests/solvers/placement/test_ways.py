@@ -11,8 +11,7 @@ import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.chain_bound import Block, milestones_of
-from opweave.solvers.placement.bounds.port_cuts import port_cuts
-from opweave.solvers.placement.bounds.ways import WindowWays
+from opweave.solvers.placement.bounds.ways import WindowWays, port_cuts
 from opweave.solvers.placement.bounds.windows import cut_window
 from tests.solvers.placement.instances import MODELS, cheapest, small_problem, twin_problem
 
