@@ -31,7 +31,7 @@ from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
 from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_bounds
 from opweave.solvers.placement.bounds.chain_bound import Milestones, Module, devices_to, milestones_of, shortest
-from opweave.solvers.placement.bounds.prices import PriceSearch
+from opweave.solvers.placement.bounds.prices import MemoryBounds
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_search import LARGEST_SEARCHED, Found, nodes_within, search_module
 from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
@@ -46,7 +46,7 @@ LONGEST = 2.0
 """Seconds that the program of a window, or a search on a module, may take."""
 
 UNTIMED_SECONDS = 60.0
-"""Most seconds of one step of the search for prices of memory when there is no time limit."""
+"""Most seconds of one step of the bounds with memory when there is no time limit."""
 
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
@@ -288,12 +288,12 @@ def solve_decompose(problem: Placement, run: Run, chained: Chained | None = None
 @named_solver(
     Placement,
     "prices",
-    "lower bounds if memory is short: prices for bytes, whole bytes, linear programs of windows",
+    "lower bounds if memory is short: prices for bytes, paths with whole bytes, counts of equal layers",
     proves="bound",
     supports=SUPPORTS,
 )
 def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -> Outcome:
-    """The search for prices of memory, where it can bind; solver "prices". It begins with those of the area bound."""
+    """Bounds with memory where it can bind, from the prices of the area bound on; solver "prices"."""
     chained, best = chained or Chained(problem), Best(run)
     arrays, memory = chained.arrays, memory_of(chained.instance)
     if memory is not None and (memory.capacity < memory.bytes.sum()).any() and not run.should_stop():
@@ -301,8 +301,7 @@ def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -
         begin, left = clock(), run.remaining()
         area = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory)
         best.report(area.value, "area with memory")
-        search = PriceSearch(chained.chain, arrays, memory, area.memory)
-        search.go_on(
+        MemoryBounds(chained.chain, arrays, memory, area.memory).go_on(
             lambda: seconds_left(run, UNTIMED_SECONDS),
             lambda value: best.report(value, "priced memory"),
             lambda: math.inf if run.objective is None else float(run.objective),

@@ -14,7 +14,7 @@ from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
-from opweave.solvers.placement.bounds.prices import PriceSearch
+from opweave.solvers.placement.bounds.prices import MemoryBounds
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import islands_problem, small_problem, twin_problem
 from tests.tiny import graph_of
@@ -28,7 +28,7 @@ def best_priced(problem: ow.Placement, rng: np.random.Generator) -> float:
     chain, found = milestones_of(arrays), [0.0]
     first = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory).memory
     for price in (first, rng.random(len(first)) * rng.choice([0.01, 0.3, 3.0])):
-        PriceSearch(chain, arrays, memory, price).go_on(lambda: 1.0, found.append)
+        MemoryBounds(chain, arrays, memory, price).go_on(lambda: 1.0, found.append)
     return max(found)
 
 
@@ -50,23 +50,23 @@ def test_prices_far_too_high_at_first_are_never_negative_later(seed: int) -> Non
     instance = lower(problem)
     arrays, memory, found = arrays_of(instance, problem), memory_of(instance), [0.0]
     assert memory is not None
-    search = PriceSearch(milestones_of(arrays), arrays, memory, 1e6 * rng.random(3))
+    search = MemoryBounds(milestones_of(arrays), arrays, memory, 1e6 * rng.random(3))
     search.go_on(lambda: 1.0, found.append)
     assert (search.price >= 0.0).all()
     assert optimum is not None
     assert max(found) <= optimum * (1 + 1e-9)
 
 
-def priced_search(problem: ow.Placement, price: float) -> PriceSearch:
+def memory_bounds(problem: ow.Placement, price: float) -> MemoryBounds:
     instance = lower(problem)
     arrays, memory = arrays_of(instance, problem), memory_of(instance)
     assert memory is not None
-    return PriceSearch(milestones_of(arrays), arrays, memory, np.full(len(instance.devices), price))
+    return MemoryBounds(milestones_of(arrays), arrays, memory, np.full(len(instance.devices), price))
 
 
 def test_a_window_may_have_no_plan_that_is_known() -> None:
     """The fastest device for x and y has no links, so the first plans of a layer miss one; time is up before others."""
-    search, found = priced_search(islands_problem(3, slow=5.0), 0.1), [0.0]
+    search, found = memory_bounds(islands_problem(3, slow=5.0), 0.1), [0.0]
     for left in (0.0, 0.0, 1.0):
         search.go_on(partial(float, left), found.append)
     assert 34.0 < max(found) <= 36.0
@@ -75,16 +75,16 @@ def test_a_window_may_have_no_plan_that_is_known() -> None:
 def test_the_first_bound_asks_for_no_time() -> None:
     """Others may go on whenever a search asks; the cheapest bound does not wait for that."""
     found: list[float] = []
-    priced_search(islands_problem(3, slow=5.0), 0.1).go_on(lambda: 0.0, found.append)
+    memory_bounds(islands_problem(3, slow=5.0), 0.1).go_on(lambda: 0.0, found.append)
     assert max(found) > 0.0
     found.clear()
-    priced_search(islands_problem(3, slow=5.0), 0.1).go_on(lambda: 0.0, found.append, end=0.0)
+    memory_bounds(islands_problem(3, slow=5.0), 0.1).go_on(lambda: 0.0, found.append, end=0.0)
     assert not any(found[:1])
 
 
 def test_a_chain_without_any_plan_proves_nothing() -> None:
     found: list[float] = []
-    priced_search(islands_problem(3, slow=None), 0.1).go_on(lambda: 1.0, found.append)
+    memory_bounds(islands_problem(3, slow=None), 0.1).go_on(lambda: 1.0, found.append)
     assert not any(found)
 
 

@@ -16,7 +16,7 @@ from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.counts import count_program
-from opweave.solvers.placement.bounds.prices import PriceSearch
+from opweave.solvers.placement.bounds.prices import MemoryBounds
 from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import MODELS, small_problem, twin_problem
@@ -27,7 +27,7 @@ def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.i
     arrays, memory = arrays_of(instance, problem), memory_of(instance)
     assert memory is not None
     price = np.zeros(len(memory.capacity)) + price
-    search = PriceSearch(milestones_of(arrays, (2, 4)), arrays, memory, price)
+    search = MemoryBounds(milestones_of(arrays, (2, 4)), arrays, memory, price)
     search.go_on(lambda: 1.0, lambda _: None, lambda: 0.0)
     chain = search.chain
     chain.value(chain.evened(price))
@@ -35,7 +35,7 @@ def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.i
     whole = WholeBytes(chain)
     whole.raise_bound(chain.evened(price), lambda: ceiling, lambda: 1.0, found.append)
     if 0.0 < ceiling < math.inf:
-        counts = count_program(whole, chain.evened(price), ceiling, lambda: 5.0)
+        counts = count_program(whole, ceiling, lambda: 5.0)
         found.append(counts.bound(lambda: 5.0) if counts else 0.0)
     return max(found)
 

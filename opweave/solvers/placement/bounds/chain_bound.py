@@ -17,7 +17,6 @@ from opweave.solvers.placement.bounds.window_program import (
     Branches,
     Builder,
     branches_of,
-    relaxed_bound,
     serial_length,
 )
 from opweave.solvers.placement.bounds.windows import (
@@ -31,11 +30,8 @@ from opweave.solvers.placement.bounds.windows import (
 from opweave.solvers.placement.module_search import LARGEST_SEARCHED, nodes_within, search_module
 from opweave.solvers.placement.plans import plan_of
 
-LARGEST_RELAXED, LARGEST_PRICED = 400, 120
-"""Most operators of a window for its linear program, without and with a price of memory; equal branches count once."""
-
-TIGHT = 1e-7
-"""Relative gap to a plan's length below which a bound is not raised further."""
+LARGEST_RELAXED, LARGEST_WIDE = 400, 120
+"""Most operators of a window for its linear program, and of one of the larger windows; equal branches count once."""
 
 FAR_MORE = 1.1
 """Least ratio of enclosed work for which a chain of larger windows is tried."""
@@ -86,7 +82,7 @@ class Block:
             found = search_module(arrays, ceiling, known, nodes_within(time_limit, len(arrays.seconds)))
             value = min(ceiling, found.makespan) if found.proved else found.bound
         elif builder.possible:
-            value = relaxed_bound(builder.build(), time_limit)
+            value = builder.bound(time_limit)
         self.values[cells] = np.maximum(self.values[cells], value)
         self.levels[cells] = 1 + exact
 
@@ -247,7 +243,7 @@ def _module(window: Window, blocks: dict[bytes, Block], sizes: Sequence[int]) ->
     inner, parts = _refined(window, small)
     if large and large[0].work > FAR_MORE * small.work:
         other, wide = _refined(window, large[0])
-        if all(int(branches_of(part).kept.sum()) <= LARGEST_PRICED for part in wide):
+        if all(int(branches_of(part).kept.sum()) <= LARGEST_WIDE for part in wide):
             inner, parts = other, wide
     own = [part.operators for part in parts] if len(inner) else [np.arange(len(window.operators))]
     chosen = []

@@ -48,25 +48,23 @@ OUTSIDE = -1
 """What stands before the first step and after the last one."""
 
 
-def count_program(
-    whole: WholeBytes, price: FloatArray, ceiling: float, seconds: Callable[[], float]
-) -> CountProgram | None:
+def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float]) -> CountProgram | None:
     """The program of all plans shorter than ``ceiling``; None if it is too large or was not written in time.
 
-    ``seconds`` says how much time is left. ``price`` chooses among ways that are equally good otherwise.
+    ``seconds`` says how much time is left.
     """
     keys = [OUTSIDE, *_keys(whole), OUTSIDE]
     types = Counter(zip(keys, keys[1:], keys[2:], strict=False))
     options, slack = dict[int, list[tuple[int, Labels]]](), whole.slack(ceiling)
     for position, key in enumerate(keys[1:-1]):
         if key not in options:
-            options[key] = _options(whole, position, price, slack, seconds)
+            options[key] = _options(whole, position, ceiling, slack, seconds)
         if seconds() <= 0.0:
             return None
     parts = [(number, a, ways) for number, (_, key, _) in enumerate(types) for a, ways in options[key]]
     if not parts or sum(len(ways.device) for _, _, ways in parts) > MOST_COLUMNS:
         return None
-    return CountProgram(whole, types, parts, whole.first(price, ceiling).used[0], ceiling)
+    return CountProgram(whole, types, parts, ceiling)
 
 
 def _keys(whole: WholeBytes) -> list[int]:
@@ -83,23 +81,23 @@ def _keys(whole: WholeBytes) -> list[int]:
 def _options(
     whole: WholeBytes,
     position: int,
-    price: FloatArray,
+    ceiling: float,
     slack: dict[PricedBlock, FloatArray],
     seconds: Callable[[], float],
 ) -> list[tuple[int, Labels]]:
-    """The ways of a step from every device."""
+    """The ways of a step from every device, without those that no plan shorter than the ceiling takes."""
     kind, v = whole.chain.blocks[position], whole.chain.milestones[position : position + 1]
     window, found = kind.block.window, list[tuple[int, Labels]]()
     for a, b in product(*(range(whole.devices if exists else 1) for exists in (window.entry, window.exit))):
         if kind.block.values[a, b] < slack[kind][a, b]:
             ways = whole.ways[kind].within(a, b, slack[kind], CHOICES, seconds)
-            each = whole.passing(position, price, a, b, ways)
+            each = whole.passing(position, np.zeros(whole.devices), a, b, ways)
             if len(v):
                 held = each.held.copy()
                 held[:, :, b] |= whole.uses[v[0]]
                 later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
                 each = each._replace(seconds=later, used=each.used + more, held=held)
-            each = each.take(np.isfinite(each.seconds))
+            each = each.take(each.seconds < ceiling)
             each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
             found.append((a, each.take(undominated(each))))
     return found
@@ -113,10 +111,9 @@ class CountProgram:
         whole: WholeBytes,
         types: Counter[tuple[int, int, int]],
         parts: Sequence[tuple[int, int, Labels]],
-        used: IntArray,
         ceiling: float,
     ) -> None:
-        self.whole, self.used, self.ceiling = whole, used, ceiling
+        self.whole, self.ceiling = whole, ceiling
         lengths = [len(ways.device) for _, _, ways in parts]
         self.type = np.repeat([number for number, _, _ in parts], lengths)
         self.entry = np.repeat([a for _, a, _ in parts], lengths)
@@ -183,9 +180,9 @@ class CountProgram:
 
     def _memory(self) -> None:
         """What the ways hold fits into every set of devices; shared parameters count once a device."""
-        whole, ways = self.whole, self.ways
-        unit = self.unit
-        row = self.most.open((whole.room - self.used) / unit * (1.0 + SUMMATION) + SUMMATION)
+        whole, ways, unit = self.whole, self.ways, self.unit
+        used = whole.first(np.zeros(whole.devices), self.ceiling).used[0]
+        row = self.most.open((whole.room - used) / unit * (1.0 + SUMMATION) + SUMMATION)
         column, held = np.nonzero(ways.used)
         self.most.put(row[held], column, ways.used[column, held] / unit * (1.0 - SUMMATION))
         there = self._more((len(whole.shared), whole.devices))

@@ -122,7 +122,7 @@ def equal_devices(arrays: PlacementArrays, capacity: FloatArray) -> IntArray:
     return first
 
 
-class PriceSearch:
+class MemoryBounds:
     """Bounds with memory, cheap ones first.
 
     Parameters
@@ -158,12 +158,13 @@ class PriceSearch:
         ``seconds`` is asked, where others may go on for long, as far as the clock does not say ``end`` before.
         """
         whole, first = self._whole, self.price
-        if self.chain.value(first) == -math.inf:
+        value = self.chain.value(first)
+        if value == -math.inf:
             return
         whole.raise_bound(first, ceiling, lambda: end - clock(), report, TRIES[:1])
-        report(max(self.chain.value(0.0 * first), self.chain.value(first)))
+        report(max(value, self.chain.value(0.0 * first)))
         whole.raise_bound(first, ceiling, seconds, report, TRIES[1:2])
-        counts = count_program(whole, first, ceiling(), seconds) if 0.0 < ceiling() < math.inf else None
+        counts = count_program(whole, ceiling(), seconds) if 0.0 < ceiling() < math.inf else None
         if counts is not None:
             self.price = max(first, self.chain.evened(counts.prices(seconds())), key=self.chain.value)
             report(self.chain.value(self.price))
@@ -175,5 +176,5 @@ class PriceSearch:
             whole.raise_bound(self.price, ceiling, seconds, report, TRIES[1:])
             if not ceiling() < length:
                 break
-        if counts is not None:
+        if counts is not None and not counts.repeats:
             report(counts.bound(seconds))

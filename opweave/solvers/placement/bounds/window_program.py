@@ -54,23 +54,17 @@ class Branches:
 
     Attributes
     ----------
-    parts
-        The branches: the operators of each.
     kept
         Operators that stay: the ends, and all or one of every group of equal branches. Shape (operators,).
     times
         Number of operators that each one stands for. Shape (operators,).
-    leader
-        The first operator equal to each one, which stands for it where it is not kept. Shape (operators,).
     shared
         Tensors that the same columns describe for all branches: produced by an end, or read by several branches.
         Shape (tensors,).
     """
 
-    parts: list[IntArray]
     kept: BoolArray
     times: FloatArray
-    leader: IntArray
     shared: BoolArray
 
 
@@ -96,16 +90,15 @@ def branches_of(window: Window) -> Branches:
     shared = _shared_tensors(window, np.where(inner, labels, -1))
     kept = np.ones(count, dtype=bool)
     times = np.ones(count)
-    leader = np.arange(count, dtype=np.int64)
     groups: dict[bytes, list[IntArray]] = {}
     for part in parts:
         groups.setdefault(_signature(window, part, shared), []).append(part)
     for first_part, *others in groups.values():
         apart = count <= SMALL and len(others) < FEW
         for part in others:
-            leader[part], kept[part] = first_part, apart
+            kept[part] = apart
         times[first_part] += 0 if apart else len(others)
-    return Branches(parts, kept, times, leader, shared)
+    return Branches(kept, times, shared)
 
 
 def _shared_tensors(window: Window, component: IntArray) -> BoolArray:
@@ -141,32 +134,6 @@ def _signature(window: Window, part: IntArray, shared: BoolArray) -> bytes:
                 name = -1 - t if shared[t] else numbers.setdefault(t, len(numbers))
                 rows.append((1, int(local[u]), int(local[v]), name, int(arrays.size[f])))
     return arrays.seconds[part].tobytes() + repr(rows).encode()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WindowProgram:
-    """The linear program of one window.
-
-    Attributes
-    ----------
-    linear
-        Rows and columns; the upper bound of a column that has to be 0 is 0.
-    whole, times
-        Columns with whole values in every schedule, and columns that are times, at most the ceiling.
-    x
-        Columns of operators on devices, -1 for operators represented by another branch. Shape (operators, devices).
-    scale
-        Seconds per unit of time.
-    ceiling
-        Ceiling of the bound, in units of time.
-    """
-
-    linear: LinearProgram
-    whole: BoolArray
-    times: BoolArray
-    x: IntArray
-    scale: float
-    ceiling: float
 
 
 def serial_length(arrays: PlacementArrays) -> float:
@@ -233,12 +200,6 @@ class Builder:
         self.upper[self.z] = linked
         self.upper[self.start[operators]] = self.ceiling
         self.upper[self.length] = self.ceiling
-        self.times = np.zeros(self.length + 1, dtype=bool)
-        self.times[self.start[operators]] = True
-        self.times[self.length] = True
-        self.whole = np.zeros(self.length + 1, dtype=bool)
-        self.whole[self.x[operators]] = True
-        self.whole[self.u] = True
 
     def _tensor_columns(self, top: int) -> tuple[IntArray, int]:
         """Port columns of every flow; the flows of a tensor that is sent once share them."""
@@ -335,19 +296,13 @@ class Builder:
         self.most.put(rows[:, None], self.x[early], self.p[early] / self.branches.times[early][:, None])
         self.most.put(rows, self.start[late], -1.0)
 
-    def build(self) -> WindowProgram:
-        """The whole program."""
+    def bound(self, time_limit: float) -> float:
+        """Seconds proved by the linear relaxation; 0 when it was not solved.
+
+        The engine's tolerances cannot falsify the bound; see :func:`~opweave.solvers.linear.proved_minimum`.
+        """
         columns = len(self.upper)
         cost = column_alone(self.length, columns)
         rows = (*self.equal.matrix(columns), *self.most.matrix(columns))
-        linear = LinearProgram(cost, *rows, self.lower_bound * cost, self.upper)
-        return WindowProgram(linear, self.whole, self.times, self.x, self.scale, self.ceiling)
-
-
-def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
-    """Seconds proved by the linear relaxation; 0 when it was not solved.
-
-    The engine's tolerances cannot falsify the bound; see :func:`~opweave.solvers.linear.proved_minimum`.
-    """
-    value = proved_minimum(program.linear, time_limit)
-    return 0.0 if value is None else max(0.0, min(value, program.ceiling)) * program.scale
+        value = proved_minimum(LinearProgram(cost, *rows, self.lower_bound * cost, self.upper), time_limit)
+        return 0.0 if value is None else max(0.0, min(value, self.ceiling)) * self.scale
