@@ -5,8 +5,9 @@ that are known, works for a while, and returns what it has found and proved. A p
 rounds; where a task ends up in another process, as may happen on a cluster, its workers begin anew from the best plan.
 A task that fails, or whose process dies, is handed out again.
 
-Searches work in every lane, each with another seed. Workers whose work does not depend on the seed, such as those that
-prove bounds, are divided among the lanes, so that nothing is done twice.
+Workers whose work does not depend on the seed, such as those that prove bounds, are divided among the other lanes, so
+that nothing is done twice: they rest in the first lane once the others have reported, and searches have all of its
+time. The other lanes search, too, each with another seed, where they have nothing to prove or prove nothing new.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ Value = TypeVar("Value")
 Workers = Callable[[Any, Run], Sequence[Worker]]
 """Makes the workers of a problem; a function of a module, so that other processes can import it."""
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.5, 2.0
-"""Seconds of the first round of a lane, and of the longest; they double in between."""
+ROUND, LONGEST_SECONDS = 0.1, 2.0
+"""A round lasts a share of the time so far, so that news is never old; at least a slice, at most some seconds."""
+
+LOOK_SECONDS = 0.03
+"""Seconds after which the first lane looks again for reports of the others."""
 
 TRIES = 3
 """Failures in a row after which a lane is given up."""
-
-LONGEST_SILENCE = 0.5
-"""Share of the time limit after which the first lane does the work of one that has not reported yet."""
 
 REST_SECONDS = 0.2
 """What a process may take to come to rest at the end of a solve."""
@@ -92,7 +93,7 @@ def play(given: Round) -> Report:
     if key not in _HELD:
         run = Run(time_limit=given.left, gap=given.gap, seed=given.seed + SEEDS_APART * given.lane)
         workers = given.workers(pickle.loads(given.problem), run)  # pickled by the process that hands out the rounds
-        _HELD[key] = run, Portfolio(divided(workers, given.lane, given.lanes)[0])
+        _HELD[key] = run, Portfolio(*divided(workers, given.lane, given.lanes))
     while len(_HELD) > MOST_HELD:
         _HELD.popitem(last=False)[1][1].close()
     run, portfolio = _HELD[key]
@@ -112,18 +113,20 @@ def play(given: Round) -> Report:
 
 
 def divided(workers: Sequence[Worker], lane: int, lanes: int) -> tuple[list[Worker], list[Worker]]:
-    """The workers of a lane, and those that other lanes have instead: the first one, which finds a plan, is in all.
+    """The workers of a lane other than the first, and the searches that join them later.
+
+    The first worker, which finds a plan, is in all.
 
     Examples
     --------
     >>> from opweave.solvers.workers import Steps
     >>> workers = [Steps(name, print, None, seeded=name.islower()) for name in "abCDe"]
-    >>> [[worker.name for worker in part] for part in divided(workers, 0, 2)]
-    [['a', 'b', 'C', 'e'], ['D']]
+    >>> [[worker.name for worker in part] for part in divided(workers, 1, 3)]
+    [['a', 'C'], ['b', 'e']]
     """
-    fixed = [worker for worker in workers[1:] if not worker.seeded]
-    others = [worker for place, worker in enumerate(fixed) if place % lanes != lane]
-    return [worker for worker in workers if worker not in others], others
+    proofs = [worker for worker in workers[1:] if not worker.seeded][lane - 1 :: lanes - 1]
+    searches = [worker for worker in workers[1:] if worker.seeded]
+    return ([workers[0], *proofs], searches) if proofs else ([workers[0], *searches], [])
 
 
 class Process(Executor):
@@ -194,7 +197,6 @@ class Lane:
     number: int
     executor: Executor
     future: Future[Report] | None = None
-    rounds: int = 0
     failures: int = 0
 
 
@@ -211,6 +213,8 @@ class Lanes:
     ----------
     left
         The lanes that are still at work.
+    heard
+        The numbers of those that have reported.
     """
 
     problem: Problem[Any, Any]
@@ -220,6 +224,7 @@ class Lanes:
     _solve: str = field(default_factory=lambda: uuid4().hex)
     _packed: bytes = b""
     left: list[Lane] = field(default_factory=list)
+    heard: set[int] = field(default_factory=set)
 
     def start(self, run: Run) -> None:
         """Hand out the first rounds; if the problem cannot be sent, this process works alone."""
@@ -242,7 +247,8 @@ class Lanes:
             except BaseException as error:  # a killed worker, a cancelled task: each executor has its own exceptions
                 self._failed(lane, error, run)
                 continue
-            lane.rounds, lane.failures = lane.rounds + 1, 0
+            lane.failures = 0
+            self.heard.add(lane.number)
             mine = run.as_worker(report.worker)
             if report.found is not None:
                 mine.found(report.found.solution, report.found.objective)
@@ -256,10 +262,9 @@ class Lanes:
                 self._give_up(lane)
         return None
 
-    def missing(self, run: Run) -> bool:
-        """Whether a lane has ended, or was not heard of in a large share of the time."""
-        late = run.elapsed() > LONGEST_SILENCE * (run.time_limit or 0.0)
-        return len(self.left) < self.count - 1 or (late and any(not lane.rounds for lane in self.left))
+    def complete(self) -> bool:
+        """Whether all lanes have begun, and none was given up."""
+        return len(self.heard) == self.count - 1
 
     def close(self) -> None:
         """End the lanes."""
@@ -269,17 +274,17 @@ class Lanes:
     def _failed(self, lane: Lane, error: BaseException, run: Run) -> None:
         lane.failures += 1
         logger.warning("a lane failed (%d of %d): %s", lane.failures, TRIES, error)
+        self._give_up(lane)
         if lane.failures == TRIES:
-            self._give_up(lane)
-            return
-        self._release(lane, wait=False)
-        lane.executor = self.make()
-        self._hand_out(lane, run)
+            self.heard.discard(lane.number)
+        else:
+            lane.executor = self.make()
+            self.left.append(lane)
+            self._hand_out(lane, run)
 
     def _hand_out(self, lane: Lane, run: Run) -> None:
-        left = run.remaining()
-        assert left is not None
-        seconds = min(LONGEST_SECONDS, FIRST_SECONDS * 2**lane.rounds, left)
+        left = run.remaining() or 0.0
+        seconds = min(max(SLICE, ROUND * run.elapsed()), LONGEST_SECONDS, left)
         found = run.candidates[-1] if run.candidates else None
         bound = None if run.bound is None else (run.bound, run.findings.bound_source or "")
         what = self._solve, self._packed, self.workers, lane.number, self.count
@@ -294,12 +299,8 @@ class Lanes:
         if lane.future is not None:
             lane.future.cancel()
         self.left.remove(lane)
-        self._release(lane, wait=not lane.failures)
-
-    def _release(self, lane: Lane, *, wait: bool) -> None:
-        """End an executor of our own."""
         if isinstance(lane.executor, Process):
-            lane.executor.shutdown(wait)
+            lane.executor.shutdown(wait=not lane.failures)
 
 
 def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Outcome:
@@ -307,23 +308,23 @@ def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Out
 
     Without a time limit there is one lane, because the exchange would make the run depend on the clock.
     """
-    lanes = _lanes_of(problem, workers, run)
-    if lanes is None:
+    executor = run.executor
+    if run.time_limit is None or (run.threads == 1 and executor is None):
         return work_off(workers(problem, run), run)
-    own, others = divided(workers(problem, run), 0, lanes.count)
+    count, make = (run.threads, Process) if executor is None else (1 + places_of(executor), lambda: executor)
+    lanes = Lanes(problem, workers, count, make)
+    own = workers(problem, run)
     portfolio, more = Portfolio(own), True
+    proofs = [worker for worker in own[1:] if not worker.seeded]
     try:
         lanes.start(run)
         while more or lanes.left:
-            if lanes.missing(run):
-                portfolio.join(others)
-                more, others = more or bool(others), []
-            until = run.elapsed() + SLICE
-            more = more and portfolio.work(run, until)
+            portfolio.rest(proofs if lanes.complete() else ())
+            until = run.elapsed() + LOOK_SECONDS
+            more = portfolio.work(run, until)
             if run.should_stop() or portfolio.outcome is not None:
                 break
-            if not more:
-                time.sleep(max(0.0, until - run.elapsed()))
+            time.sleep(0.0 if more else max(0.0, until - run.elapsed()))
             ended = lanes.exchange(run)
             if ended is not None:
                 return ended
@@ -331,15 +332,6 @@ def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Out
     finally:
         portfolio.close()
         lanes.close()
-
-
-def _lanes_of(problem: Problem[Any, Any], workers: Workers, run: Run) -> Lanes | None:
-    if run.time_limit is None or (run.threads == 1 and run.executor is None):
-        return None
-    executor = run.executor
-    if executor is not None:
-        return Lanes(problem, workers, 1 + places_of(executor), lambda: executor)
-    return Lanes(problem, workers, run.threads, Process)
 
 
 def places_of(executor: Executor) -> int:

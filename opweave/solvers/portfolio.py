@@ -70,17 +70,23 @@ class Seat:
 
 
 class Portfolio:
-    """Workers that share the time of one run.
+    """Workers that share the time of one run; together they are a worker, too.
 
     Parameters
     ----------
     workers
         In the order in which a sensible person would try them.
+    later
+        Workers that share the time of one as soon as the others have done, or have gained nothing for long.
     """
 
-    def __init__(self, workers: Iterable[Worker]) -> None:
+    name, seeded = "portfolio", True
+
+    def __init__(self, workers: Iterable[Worker], later: Sequence[Worker] = ()) -> None:
         self._seats = [Seat(worker) for worker in workers]
         self._left = list(self._seats)
+        self._resting: list[Seat] = []
+        self._later = later
         self.outcome: Outcome | None = None
 
     def work(self, run: Run, until: float = math.inf) -> bool:
@@ -88,16 +94,22 @@ class Portfolio:
 
         The first worker begins whatever the time, since it finds a plan at once where there is one.
         """
-        while self.outcome is None and self._left and (self._seats[0].spent == 0.0 or not run.should_stop()):
+        while self.outcome is None and (self._seats[0].spent == 0.0 or not run.should_stop()):
+            if self._later and all(seat.idle > MEMORY * run.elapsed() for seat in self._left):
+                seat = Seat(Portfolio(self._later), turn=min((each.turn for each in self._left), default=0.0))
+                self._seats, self._left, self._later = [*self._seats, seat], [*self._left, seat], ()
+            if not self._left:
+                return False
             if run.elapsed() >= until:
                 return True
             self._slice(self._next(run), run, until)
         return False
 
-    def join(self, workers: Iterable[Worker]) -> None:
-        """Take in more workers, who are next once the first one has begun."""
-        seats = [Seat(worker, turn=min((each.turn for each in self._left), default=0.0)) for worker in workers]
-        self._seats, self._left = self._seats + seats, self._left + seats
+    def rest(self, workers: Sequence[Worker]) -> None:
+        """Let these workers rest until they are no longer among those that rest."""
+        every = self._left + self._resting
+        self._resting = [seat for seat in every if seat.worker in workers]
+        self._left = [seat for seat in every if seat.worker not in workers]
 
     def close(self) -> None:
         """End all workers."""
@@ -108,7 +120,7 @@ class Portfolio:
         """How the portfolio ended."""
         if self.outcome is not None:
             return self.outcome
-        if self._left or run.closed():
+        if self._left or self._resting or run.closed():
             return Outcome(run.termination())
         reasons = [seat.worker.outcome.reason for seat in self._seats if seat.worker.outcome is not None]
         reason = next((each for each in reversed(reasons) if each), None) if run.best is None else None

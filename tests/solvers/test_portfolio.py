@@ -62,10 +62,20 @@ def test_the_first_worker_has_the_time_until_there_is_a_plan() -> None:
         run.found(PLAN, 3)
 
     other, joined = (Steps(name, lambda name, run: seen.append(name), name) for name in ("other", "joined"))
-    portfolio = Portfolio([Steps("slow", slow, PROBLEM), other])
-    portfolio.join([joined])
+    portfolio = Portfolio([Steps("slow", slow, PROBLEM), other], later=[joined])
     assert not portfolio.work(Run(time_limit=20.0))
     assert seen == ["slow", "slow", "slow", "other", "joined"]
+
+
+def test_workers_rest_until_they_are_called_back() -> None:
+    plan, other = Steps("plan", plan_of(5), PROBLEM), Steps("other", lambda _, run: run.proved(4, "other"), PROBLEM)
+    portfolio, run = Portfolio([plan, other]), Run(time_limit=20.0)
+    portfolio.rest([other])
+    assert not portfolio.work(run)
+    assert (run.objective, run.bound) == (5, None)
+    portfolio.rest([])
+    assert not portfolio.work(run)
+    assert run.bound == 4
 
 
 def test_time_follows_gain() -> None:

@@ -43,7 +43,10 @@ MOST_INPUTS = 64  # of all operators together, up to which the whole program pro
 
 def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
     """List schedules first. A batch that cannot be split is a placement; else bounds, local search, a small program."""
-    lists, whole = Steps("lists", solve_lists, problem), Steps("highs", partial(run_engine, engine=Highs()), problem)
+    lists, whole = (
+        Steps("lists", solve_lists, problem),
+        Steps("highs", partial(run_engine, engine=Highs()), problem, seeded=False),
+    )
     if lower_unless_short(problem).granules == 1:
         return [lists, Steps("placement", partial(solve_unsplit, None), problem)]
     return [

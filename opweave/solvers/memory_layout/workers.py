@@ -31,7 +31,7 @@ def workers(problem: MemoryLayout, _run: Run) -> list[Worker]:
     found: list[Worker] = [first, Steps("linear program", bound_pools, problem, seeded=False)]
     if applies(lower(problem)):
         found.insert(1, Steps("annealing", solve_annealing, problem))
-    return [*found, Steps(Highs.name, partial(run_engine, engine=Highs()), problem)]
+    return [*found, Steps(Highs.name, partial(run_engine, engine=Highs()), problem, seeded=False)]
 
 
 register_auto(MemoryLayout, workers, "one arena: the exact search; pools: annealing, linear programs and HiGHS")

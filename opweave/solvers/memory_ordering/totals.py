@@ -119,6 +119,8 @@ def _kick(
     for _ in itertools.count() if kicks is None else range(kicks):
         if run.should_stop():
             return
+        if run.objective is not None and run.objective < value:  # found elsewhere
+            best, value = instance.positions(run.best), int(run.objective)  # type: ignore[arg-type]
         order = best.copy()
         for _ in range(KICK_MOVES):
             place = np.argsort(order)

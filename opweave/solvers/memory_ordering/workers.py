@@ -26,7 +26,7 @@ def workers(problem: MemoryOrdering, _run: Run) -> list[Worker]:
         return [Steps("btsearch", solve_btsearch, problem)]
     if problem.objective == "peak":
         return [Steps("exact", solve_exact, problem)]
-    return [Steps("kicks", search_totals, problem), Steps("btsearch", solve_btsearch, problem)]
+    return [Steps("kicks", search_totals, problem), Steps("btsearch", solve_btsearch, problem, seeded=False)]
 
 
 register_auto(

@@ -33,7 +33,7 @@ def workers(problem: ServingFlow, _: Run) -> list[Worker]:
     found: list[Worker] = [Steps(name, algorithm, problem) for name, algorithm in named.items()]
     small = len(problem.cluster.devices) ** 2 * len(problem.layers) <= MOST_COLUMNS
     if small and Highs().missing() is None:
-        found.append(Steps("highs", partial(run_engine, engine=Highs(), head_start=HeadStart()), problem))
+        found.append(Steps("highs", partial(run_engine, engine=Highs(), head_start=HeadStart()), problem, seeded=False))
     return found
 
 

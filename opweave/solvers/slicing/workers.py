@@ -60,7 +60,11 @@ def workers(problem: Slicing, run: Run) -> list[Worker]:
     inner = len(problem.cluster.devices) - 1
     whole = not any(cutting.lengths for cutting in problem.cuttings.values())
     if whole or inner * len(problem.graph.operators) <= MOST_CUTS:
-        steps += [Steps("highs", partial(run_engine, engine=Highs()), problem)] if Highs().missing() is None else []
+        steps += (
+            [Steps("highs", partial(run_engine, engine=Highs()), problem, seeded=False)]
+            if Highs().missing() is None
+            else []
+        )
     return [*steps]
 
 
