@@ -15,11 +15,10 @@ from opweave.solvers.batched_mapping.bounds import prove_mean_passage
 from opweave.solvers.batched_mapping.plans import solution_of
 from opweave.solvers.batched_mapping.search import solve_lists, solve_local
 from opweave.solvers.batched_mapping.unsplit import prove_one_input, solve_unsplit
-from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.known import Highs
+from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.run import Run
-from opweave.solvers.workers import Steps, Worker
+from opweave.solvers.workers import Steps, Worker, by_name
 
 
 def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
@@ -43,10 +42,7 @@ MOST_INPUTS = 64  # of all operators together, up to which the whole program pro
 
 def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
     """List schedules first. A batch that cannot be split is a placement; else bounds, local search, a small program."""
-    lists, whole = (
-        Steps("lists", solve_lists, problem),
-        Steps("highs", partial(run_engine, engine=Highs()), problem, seeded=False),
-    )
+    lists = Steps("lists", solve_lists, problem)
     if lower_unless_short(problem).granules == 1:
         return [lists, Steps("placement", partial(solve_unsplit, None), problem)]
     return [
@@ -54,7 +50,7 @@ def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
         Steps("local", solve_local, problem),
         Steps("mean passage", prove_mean_passage, problem, seeded=False),
         Steps("one input", prove_one_input, problem, seeded=False),
-        *([whole] if problem.batch * len(problem.graph.operators) <= MOST_INPUTS else []),
+        *(by_name(problem, "highs") if problem.batch * len(problem.graph.operators) <= MOST_INPUTS else []),
     ]
 
 

@@ -9,8 +9,7 @@ from opweave.formulations.slicing import milp  # noqa: F401 - it registers itsel
 from opweave.formulations.slicing.instance import SUPPORTS, lower
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.auto import register_auto
-from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.known import Highs
+from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import arrays_of
@@ -19,7 +18,7 @@ from opweave.solvers.slicing.bounds.best import solve_bound
 from opweave.solvers.slicing.local import solve_baselines, solve_local
 from opweave.solvers.slicing.plans import Lowered
 from opweave.solvers.trivial import trivial_bound
-from opweave.solvers.workers import Steps, Worker
+from opweave.solvers.workers import Steps, Worker, by_name
 
 
 def best_baseline(problem: Slicing) -> Slices | None:
@@ -60,11 +59,7 @@ def workers(problem: Slicing, run: Run) -> list[Worker]:
     inner = len(problem.cluster.devices) - 1
     whole = not any(cutting.lengths for cutting in problem.cuttings.values())
     if whole or inner * len(problem.graph.operators) <= MOST_CUTS:
-        steps += (
-            [Steps("highs", partial(run_engine, engine=Highs()), problem, seeded=False)]
-            if Highs().missing() is None
-            else []
-        )
+        return [*steps, *by_name(problem, "highs")]
     return [*steps]
 
 
