@@ -94,4 +94,4 @@ def named(row: object) -> str:
 
 
 NEEDS: dict[str, dict[str, str]] = {"moirai": {"transfers": "one_port_edge"}, "assignment": {"objective": "memory"}}
-"""What formulations need that do not know every reading."""
+"""What formulations need that do not know every mode."""

@@ -99,8 +99,8 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         The paper and its equations, with its DOI; empty if the formulation was not published.
     requires
         The modes of the problem that it needs, such as ``"transfers='one_port_edge'"``; empty if it takes all.
-    reading
-        The :attr:`Problem.reading` that it is for.
+    mode
+        The :attr:`Problem.mode` that it is for.
     restricts
         Whether it leaves out solutions of the problem; then its bounds prove nothing.
     to_read
@@ -117,7 +117,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     source: ClassVar[str] = ""
     requires: ClassVar[str] = ""
     to_read: ClassVar[bool] = False
-    reading: ClassVar[str | None] = None
+    mode: ClassVar[str | None] = None
     restricts: bool = False
 
     def __init__(self, context: BuildContext = BuildContext()) -> None:
@@ -294,15 +294,15 @@ FormulationT = TypeVar("FormulationT", bound=Formulation[Any, Any])
 def formulation_for(
     problem: Problem[Any, Any], name: str | None, takes: type[LinearModel] = LinearModel
 ) -> type[Formulation[Any, Any]]:
-    """As :func:`find_formulation`, for one problem; None names the default for its reading.
+    """As :func:`find_formulation`, for one problem; None names the default for its mode.
 
-    Raises UnsupportedFeatureError if the formulation is not for the problem's reading.
+    Raises UnsupportedFeatureError if the formulation is not for the problem's mode.
     """
     every = {each: find_formulation(type(problem), each, takes) for each in formulation_names(problem.kind, takes)}
-    able = [each for each, known in every.items() if known.reading == problem.reading]
+    able = [each for each, known in every.items() if known.mode == problem.mode]
     found = find_formulation(type(problem), name or next(iter(able), None), takes)
-    if found.reading != problem.reading:
-        lacks = f"is only for {found.reading}" if problem.reading is None else f"does not know {problem.reading}"
+    if found.mode != problem.mode:
+        lacks = f"is only for {found.mode}" if problem.mode is None else f"does not know {problem.mode}"
         names = ", ".join(map(repr, able)) or "none"
         raise UnsupportedFeatureError(f"formulation {found.name!r} {lacks}; for this problem: {names}")
     return found
@@ -367,7 +367,7 @@ def formulation_names(kind: str, takes: type[LinearModel] = LinearModel) -> tupl
         for (problem, _), formulation in _FORMULATIONS.items()
         if problem == kind and issubclass(formulation.model_type, IntervalModel) == issubclass(takes, IntervalModel)
     ]
-    return tuple(each.name for each in sorted(found, key=lambda each: (each.reading is not None, each.to_read)))
+    return tuple(each.name for each in sorted(found, key=lambda each: (each.mode is not None, each.to_read)))
 
 
 def find_formulation(

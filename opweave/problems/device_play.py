@@ -185,7 +185,7 @@ class DevicePlay:
     @property
     def objective(self) -> float:
         """The makespan, or the most bytes on any device."""
-        return max(self.memory.values()) if self.problem.reading == MEMORY else self.timeline.end
+        return max(self.memory.values()) if self.problem.mode == MEMORY else self.timeline.end
 
     def details(self) -> DeviceDetails:
         """Makespan and memory."""

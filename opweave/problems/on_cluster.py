@@ -20,7 +20,7 @@ from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names
 from opweave.problems.words import refuse_unknown
 
 MEMORY = "objective='memory'"
-"""The reading of problems that minimise the most bytes on any device; times only have to be possible."""
+"""The mode of problems that minimise the most bytes on any device; times only have to be possible."""
 
 MemoryModel = Literal["additive", "parameters"]
 """What a device holds all the time. ``"parameters"``: the parameters of its operators, a shared one counted once.
@@ -31,7 +31,7 @@ class ClusterProblem(Refereed):
     """A mixin for problems that have a cluster."""
 
     @property
-    def reading(self) -> str | None:
+    def mode(self) -> str | None:
         return MEMORY if getattr(self, "objective", None) == "memory" else None
 
     if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ClusterProblem(Refereed):
         @property
         def unit(self) -> str:
             """What the objective counts: "seconds", or "bytes" of memory."""
-            return "bytes" if self.reading == MEMORY else "seconds"
+            return "bytes" if self.mode == MEMORY else "seconds"
 
     def runs(self, solution: Any) -> tuple[IntArray, IntArray, IntArray]:
         """Operator, device and number of inputs of every run whose names are known. Shape (runs,)."""

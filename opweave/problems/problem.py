@@ -219,7 +219,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         return timeline.end
 
     @property
-    def reading(self) -> str | None:
+    def mode(self) -> str | None:
         """A mode that only some solvers and formulations support; None for the usual one."""
         return None
 

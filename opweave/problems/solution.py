@@ -150,7 +150,7 @@ class Refereed:
         return self.referee[1](self, solution)
 
     def assumptions(self) -> str:
-        """The goal and all readings: words always, numbers where they are not the usual ones."""
+        """The goal and all assumptions: words always, numbers where they are not the usual ones."""
         said = [getattr(self, "objective", self.goal)]
         for name, field in cast("Any", type(self)).model_fields.items():
             value = getattr(self, name)

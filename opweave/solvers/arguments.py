@@ -138,7 +138,7 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
     UnsupportedConstraintError
         For a side constraint that it does not support; the message names the solvers that do.
     UnsupportedFeatureError
-        For a reading, an argument or an option that it does not support.
+        For a mode, an argument or an option that it does not support.
     """
     for constraint in problem.constraints:
         if not expressible(type(constraint), solver.supports):
@@ -153,10 +153,10 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
                 constraint.check(problem)
             except ValueError as error:
                 raise UnsupportedConstraintError(f"solver {solver.name!r} cannot honour a rule: {error}") from error
-    if problem.reading not in solver.readings:
-        able = [row.name for row in load_solvers(problem.kind) if problem.reading in row.readings]
-        only = ", ".join(map(str, solver.readings))
-        lacks = f"is only for {only}" if problem.reading is None else f"does not know {problem.reading}"
+    if problem.mode not in solver.modes:
+        able = [row.name for row in load_solvers(problem.kind) if problem.mode in row.modes]
+        only = ", ".join(map(str, solver.modes))
+        lacks = f"is only for {only}" if problem.mode is None else f"does not know {problem.mode}"
         raise UnsupportedFeatureError(f"solver {solver.name!r} {lacks}; for this problem: {', '.join(able)}")
     nothing = Run()
     for feature in Feature:

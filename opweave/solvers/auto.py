@@ -21,7 +21,7 @@ def register_auto(
     *,
     proves: Proves = "optimum",
     supports: tuple[str, ...] = (),
-    readings: tuple[str | None, ...] = (None,),
+    modes: tuple[str | None, ...] = (None,),
 ) -> None:
     """Make the portfolio of a problem its default solver.
 
@@ -31,13 +31,13 @@ def register_auto(
         The problem's class.
     workers
         Makes the workers, in the order in which a sensible person would try them; the first one finds a plan.
-    about, proves, supports, readings
+    about, proves, supports, modes
         As in :class:`Solver`; ``supports`` is what all of the workers understand.
     """
     run = partial(solve_auto, workers, supports)
     every = (*supports, MODEL, VIOLATIONS)
     features = SEARCHES | {Feature.EXTEND}
-    register(Solver("auto", problem.kind, "plan", run, about, proves, features, every, readings=readings))
+    register(Solver("auto", problem.kind, "plan", run, about, proves, features, every, modes=modes))
 
 
 def solve_auto(workers: Workers, supports: Sequence[str], problem: Problem[Any, Any], run: Run) -> Outcome:

@@ -144,7 +144,7 @@ def _try(solver: Solver, judge: Judge, problem: Problem[Any, Any], run: Run) -> 
     """Let a baseline make its plan, and judge it."""
     part = run.child()
     try:
-        if problem.reading in solver.readings and not solver.beyond(problem):
+        if problem.mode in solver.modes and not solver.beyond(problem):
             solver.run(problem, part)
     except (InvalidInputError, UnsupportedFeatureError, InfeasibleError):
         return

@@ -100,8 +100,8 @@ class Solver:
         Returns the command that would install what is missing, or None when the solver can run.
     version
         Returns the version of the engine, if it is one.
-    readings
-        The values of :attr:`Problem.reading` that it supports.
+    modes
+        The values of :attr:`Problem.mode` that it supports.
     """
 
     name: str
@@ -116,7 +116,7 @@ class Solver:
     missing: Callable[[], str | None] = lambda: None
     version: Callable[[], str | None] = lambda: None
     baseline: bool = False
-    readings: tuple[str | None, ...] = (None,)
+    modes: tuple[str | None, ...] = (None,)
 
     def beyond(self, problem: Problem[Any, Any]) -> tuple[Constraint, ...]:
         """The side constraints that its own methods do not understand; it leaves them to models and the referee."""
@@ -244,7 +244,7 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
     ----------
     problem
         A problem, its class or its kind; None for all. For a problem, solvers that do not support its
-        :attr:`Problem.reading` are left out.
+        :attr:`Problem.mode` are left out.
 
     Returns
     -------
@@ -270,7 +270,7 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
         raise InvalidInputError(f"no problem is called {kind!r:.60}{instead}")
     rows = (solver for solver in _SOLVERS.values() if kind is None or solver.problem == kind)
     if isinstance(problem, Problem):
-        rows = (solver for solver in rows if problem.reading in solver.readings)
+        rows = (solver for solver in rows if problem.mode in solver.modes)
     return Rows(solver.info() for solver in rows)
 
 

@@ -132,7 +132,7 @@ class Steps:
 
 
 def by_name(problem: Problem[Any, Any], *names: str) -> list[Worker]:
-    """Workers that are registered solvers, without those that cannot run here or do not know the problem's reading."""
-    found = {each.name: each for each in load_solvers(problem.kind) if problem.reading in each.readings}
+    """Workers that are registered solvers, without those that cannot run here or do not know the problem's mode."""
+    found = {each.name: each for each in load_solvers(problem.kind) if problem.mode in each.modes}
     able = [found[name] for name in names if name in found and found[name].missing() is None]
     return [Steps(each.name, each.run, problem, seeded=Feature.EXECUTOR in each.features) for each in able]

@@ -62,7 +62,7 @@ def built(kind: str):
         for name in formulation_names(kind, takes):
             made = find_formulation(type(problem), name, takes)
             # papers' programs have the handles that they need
-            if made.reading == problem.reading and not issubclass(made, PyomoFormulation):
+            if made.mode == problem.mode and not issubclass(made, PyomoFormulation):
                 written = made(BuildContext(extended=True))
                 yield written, written.build(problem)
 

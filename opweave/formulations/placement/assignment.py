@@ -64,7 +64,7 @@ class Assignment(ClusterFormulation[Placement, Schedule]):
     model_type: ClassVar[type[LinearModel]] = AssignmentModel
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment")
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Separate, MaxDevices)
-    reading: ClassVar[str | None] = MEMORY
+    mode: ClassVar[str | None] = MEMORY
     requires: ClassVar[str] = MEMORY
 
     _unit = 0.0  # bounds are rounded up to what a device can hold

@@ -86,7 +86,7 @@ def unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
 
 
 def check_calls(problem: Placement) -> None:
-    """Refuse readings that blocking calls do not know, and settings that only they know.
+    """Refuse modes that blocking calls do not know, and settings that only they know.
 
     Raises
     ------

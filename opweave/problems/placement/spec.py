@@ -173,8 +173,8 @@ class Placement(ClusterProblem, Problem[Schedule, DeviceDetails]):
         return self
 
     @property
-    def reading(self) -> str | None:
-        return "transfers='blocking'" if self.transfers == "blocking" else super().reading
+    def mode(self) -> str | None:
+        return "transfers='blocking'" if self.transfers == "blocking" else super().mode
 
     @cached_property
     def turned_round(self) -> Precede | None:

@@ -108,7 +108,7 @@ def _choices(problem: Problem[Any, Any], run: Run, engine: Engine) -> list[type[
     """The formulation that the run names, or all that leave the fewest side constraints to the referee."""
     names = () if run.formulation is not None else formulation_names(problem.kind, engine.takes)
     every = (find_formulation(type(problem), name, engine.takes) for name in names)
-    left = {each: len(unexpressed(problem, each)) for each in every if each.reading == problem.reading}
+    left = {each: len(unexpressed(problem, each)) for each in every if each.mode == problem.mode}
     if not left:
         return [formulation_for(problem, run.formulation, engine.takes)]  # or says why there is none
     return [each for each, count in left.items() if count == min(left.values())]

@@ -84,7 +84,7 @@ def _register(engine: Engine, model: str, problem: type[Problem[Any, Any]], head
             options={**OPTIONS, **engine.options},
             missing=engine.missing,
             version=engine.version,
-            readings=tuple(dict.fromkeys(formulation.reading for formulation in written)),
+            modes=tuple(dict.fromkeys(formulation.mode for formulation in written)),
         )
     )
 

@@ -35,7 +35,7 @@ SIMPLE = (one_device, filling, joint_greedy, by_memory, random_split)
     "cuts and devices together: priced walks, dives, beams and exact labels",
     proves="optimum",
     supports=SUPPORTS,
-    readings=(None, MEMORY),
+    modes=(None, MEMORY),
 )
 def solve_exact(problem: Pipeline, run: Run) -> Outcome:
     """Begin with simple splits, then search for the optimum and its proof.
@@ -88,5 +88,5 @@ register_auto(
     workers,
     "simple splits, then cuts and devices together, proved",
     supports=SUPPORTS,
-    readings=(None, MEMORY),
+    modes=(None, MEMORY),
 )

@@ -64,10 +64,10 @@ def arrays_of(instance: PlacementInstance, problem: Placement) -> PlacementArray
     Raises
     ------
     UnsupportedFeatureError
-        For a reading that list scheduling does not know.
+        For a mode that list scheduling does not know.
     """
     if problem.transfers == "blocking":
-        raise UnsupportedFeatureError(f"list scheduling does not know {problem.reading}; solver 'calls' does")
+        raise UnsupportedFeatureError(f"list scheduling does not know {problem.mode}; solver 'calls' does")
     return PlacementArrays(
         seconds=instance.seconds,
         source=instance.source,

@@ -65,7 +65,7 @@ def solve_quick_bounds(problem: Placement, run: Run) -> Outcome:
 
 def workers(problem: Placement, _run: Run) -> list[Worker]:
     """Baselines and quick bounds, exact methods for special cases, searches, bounds, and engines on the whole."""
-    if problem.reading is not None:
+    if problem.mode is not None:
         return [*by_name(problem, *(("stages", "highs") if problem.objective == "memory" else ("calls",)))]
     chained = Chained(problem)
     steps = [
@@ -91,7 +91,7 @@ register_auto(
     "baselines, local searches, windows by constraint programming, decomposition with its bounds, engines",
     proves="bound",
     supports=SUPPORTS,
-    readings=(None, MEMORY, "transfers='blocking'"),
+    modes=(None, MEMORY, "transfers='blocking'"),
 )
 
 
@@ -101,7 +101,7 @@ register_auto(
     "consecutive stages, one for each device that is used: a pipeline's exact search",
     features=frozenset({Feature.GAP, Feature.CALLBACK}),
     supports=SUPPORTS,
-    readings=(None, MEMORY),
+    modes=(None, MEMORY),
 )
 def solve_staged(problem: Placement, run: Run) -> Outcome:
     """Cut the model into stages for the least latency; solver "stages"."""

@@ -142,7 +142,7 @@ def compare(
 def _named(problem: Problem[Any, Any], known: Mapping[str, Solver], solvers: Sequence[str] | None) -> list[str]:
     """The solvers to compare; a name that no solver has is refused before time is spent."""
     if solvers is None:
-        rows = (each for each in known.values() if each.baseline and problem.reading in each.readings)
+        rows = (each for each in known.values() if each.baseline and problem.mode in each.modes)
         return [*(each.name for each in rows if each.missing() is None), "auto"]
     names = [solvers] if isinstance(solvers, str) else list(solvers)
     if not names:

@@ -16,7 +16,7 @@ PLACEMENT = PROBLEMS["placement"]
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_the_baselines_and_auto_by_default(kind):
     found = ow.compare(PROBLEMS[kind], time_limit=10)
-    baselines = [each.name for each in registry.registered(kind) if each.baseline and None in each.readings]
+    baselines = [each.name for each in registry.registered(kind) if each.baseline and None in each.modes]
     assert [row.solver for row in found.rows] == [*baselines, "auto"]
     assert found["auto"].objective == found.best.objective
     assert found.baseline in baselines

@@ -173,7 +173,7 @@ class Stretches:
         return table
 
 
-READING = "transfers='blocking'"
+MODE = "transfers='blocking'"
 
 ROUNDS, MOVES = 3, 4_000
 """Annealings and moves of each when there is no time limit."""
@@ -287,7 +287,7 @@ class CallSearch:
 
 def carry_out_in_one_place(problem: Placement, run: Run) -> None:
     """Report the best plan on one device, or say that there is none."""
-    if problem.reading is None:
+    if problem.mode is None:
         carry_out(one_device, problem, run)
         return
     search = CallSearch(problem, run)
@@ -303,7 +303,7 @@ register_rule(  # in place of the rule without calls
     RULES["one_device"][1],
     supports=LISTED,
     baseline=True,
-    readings=(None, READING),
+    modes=(None, MODE),
 )
 
 
@@ -313,7 +313,7 @@ register_rule(  # in place of the rule without calls
     "blocking calls: everything in one place, annealing, and bounds over paths",
     proves="bound",
     supports=SUPPORTS,
-    readings=(READING,),
+    modes=(MODE,),
 )
 def solve_calls(problem: Placement, run: Run) -> Outcome:
     """Search plans and prove bounds until they meet or the time is up."""
