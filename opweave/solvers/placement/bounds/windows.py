@@ -241,8 +241,8 @@ def _divided(arrays: PlacementArrays) -> tuple[IntArray, list[IntArray]]:
 
 
 MOST_OPERATORS, MOST_MILESTONES = 4_000, 2_000
-"""Most operators of a problem for which chains are sought, and most operators whose pairs are examined: those with the
-most others before or after them, so that a chain of them leaves little outside its windows."""
+"""Most operators of a problem for which chains are sought, and most operators whose pairs are examined: those with work
+first, and with the most others before or after them, so that a chain of them leaves little outside its windows."""
 
 BAND = 200
 """Milestones whose windows are counted at a time, with ends that are no further away than twice a window's size."""
@@ -291,7 +291,7 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     work = arrays.seconds[order].min(axis=1)
     numeric = reach.astype(np.float32)
     after, before = numeric.sum(axis=1), numeric.sum(axis=0)
-    chosen = np.sort(np.argsort(-after - before, kind="stable")[:MOST_MILESTONES])
+    chosen = np.sort(np.lexsort((-after - before, work <= 0.0))[:MOST_MILESTONES])
     rows = numeric[chosen]
     columns = numeric[:, chosen]
     own = work[chosen]
