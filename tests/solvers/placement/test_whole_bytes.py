@@ -113,3 +113,26 @@ def test_a_shared_parameter_counts_on_every_device() -> None:
     optimum, _ = best_placement(problem)
     assert optimum is not None
     assert whole_bound(problem, 0.0, optimum) == pytest.approx(optimum, rel=1e-6)
+
+
+def test_counts_keep_the_order_of_steps_with_equal_ones_between() -> None:
+    """Only all long ones on one device and all short ones on the other fit: every layer changes devices twice."""
+    names = ["long", *["norm"] * 3, "short", *["norm"] * 3] * 3
+    operators = [
+        ow.Operator(id=str(i), inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=[] if name == "norm" else [str(i)])
+        for i, name in enumerate(names)
+    ]
+    parameters = [ow.Parameter(id=str(i), bytes={"long": 5, "short": 2}[names[i]]) for i in range(0, len(names), 4)]
+    tensors = [ow.Tensor(id=f"t{i}", bytes=1) for i in range(len(names) + 1)]
+    graph = ow.OpGraph(operators=operators, tensors=tensors, parameters=parameters)
+    devices = [ow.Device(name="a", memory_bytes=15), ow.Device(name="b", memory_bytes=6)]
+    costs = ow.Costs.from_table({each.id: {"a": 1.0, "b": 1.0} for each in operators})
+    cluster = ow.Cluster(devices=devices, shared=1.0)
+    problem = ow.Placement(graph=graph, cluster=cluster, costs=costs, memory="parameters")
+    arrays, memory = arrays_of(lower(problem), problem), memory_of(lower(problem))
+    assert memory is not None
+    search = MemoryBounds(milestones_of(arrays, (1, 1)), arrays, memory, np.zeros(2))
+    search.chain.value(search.price)
+    counts = count_program(WholeBytes(search.chain), 40.0, lambda: 5.0)
+    assert counts is not None
+    assert counts.bound(lambda: 5.0) == pytest.approx(24.0 + 5.0, rel=1e-6)

@@ -1,14 +1,16 @@
 """Counts of ways: a milestone chain as a flow in which equal windows are counted, whatever their order.
 
 A *step* is a window with the milestone after it. A plan passes every step from device to device in one of its ways
-(:mod:`.ways`). Equal steps with equal neighbours are of one *type*. The integer program decides how often each way of
-each type is taken:
+(:mod:`.ways`). Equal steps with equal neighbours are of one *type*; those without bytes also have equal steps with
+bytes before and after them. The integer program decides how often each way of each type is taken:
 
 * All ways of a type together are taken as often as there are such steps.
 * Between two types, a device is left as often as it is reached.
 * What the ways hold for sure fits into the memory of every set of devices. A shared parameter counts once a device.
 * A device on which steps of a repeated part of the chain begin and end is reached at least once: every set of devices
-  with it is entered in that part, from another part or from a device outside.
+  with it is entered in that part, from another part or from a device outside. The same holds for the whole chain.
+* A device holds no bytes of steps that begin or end on it unless it is reached. (This is implied, but not for parts of
+  a device, which linear programs use.)
 
 Every plan gives such counts with no more seconds and bytes than its own, so the least seconds bound all plans. The
 program does not grow with the number of equal layers, and knows whole layers, unlike prices, and all their orders at
@@ -53,15 +55,17 @@ def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float
 
     ``seconds`` says how much time is left.
     """
-    keys = [OUTSIDE, *_keys(whole), OUTSIDE]
-    types = Counter(zip(keys, keys[1:], keys[2:], strict=False))
+    keys = _keys(whole)
+    places = _places(whole, keys)
+    around = [OUTSIDE, *places, OUTSIDE]
+    types, key_at = Counter(zip(around, around[1:], around[2:], strict=False)), dict(zip(places, keys, strict=True))
     options, slack = dict[int, list[tuple[int, Labels]]](), whole.slack(ceiling)
-    for position, key in enumerate(keys[1:-1]):
+    for position, key in enumerate(keys):
         if key not in options:
             options[key] = _options(whole, position, ceiling, slack, seconds)
         if seconds() <= 0.0:
             return None
-    parts = [(number, a, ways) for number, (_, key, _) in enumerate(types) for a, ways in options[key]]
+    parts = [(number, a, ways) for number, (_, key, _) in enumerate(types) for a, ways in options[key_at[key]]]
     if not parts or sum(len(ways.device) for _, _, ways in parts) > MOST_COLUMNS:
         return None
     return CountProgram(whole, types, parts, ceiling)
@@ -76,6 +80,25 @@ def _keys(whole: WholeBytes) -> list[int]:
         key = (id(kind), whole.arrays.seconds[v].tobytes(), whole.own[inside].tobytes(), whole.uses[inside].tobytes())
         found.append(numbers.setdefault(key, len(numbers)))
     return found
+
+
+def _places(whole: WholeBytes, keys: list[int]) -> list[int]:
+    """Numbers of the steps; those without bytes differ also where the steps with bytes before or after them do.
+
+    So no plan passes the attentions of all layers first, and then all that follows them.
+    """
+    chain, numbers, last = whole.chain, dict[tuple[int, ...], int](), OUTSIDE
+    light, before, after = list[bool](), list[int](), list[int]()
+    for position, kind in enumerate(chain.blocks):
+        light.append(not kind.bytes.any() and not whole.own[chain.milestones[position : position + 1]].any())
+        before.append(last)
+        last = last if light[-1] else keys[position]
+    last = OUTSIDE
+    for position in reversed(range(len(keys))):
+        after.insert(0, last)
+        last = last if light[position] else keys[position]
+    places = [(key, before[i], after[i]) if light[i] else (key,) for i, key in enumerate(keys)]
+    return [numbers.setdefault(place, len(numbers)) for place in places]
 
 
 def _options(
@@ -201,17 +224,25 @@ class CountProgram:
         self.most.put(rows, pairs[1], -self.times[pairs[0]])
 
     def _connected(self) -> None:
-        """A device on which steps of a part begin and end is reached: all sets of devices with it are entered."""
-        part = self.part
-        begin, end = part[self.before[self.type]], part[self.after[self.type]]
-        within, stays = begin == end, self.entry == self.ways.device
-        parts, number = np.unique(end[within], return_inverse=True)
-        used = self._more((len(parts), self.whole.devices))
-        here = np.flatnonzero(within)[stays[within]]
-        self._only_with(here, used[number.ravel()[stays[within]], self.entry[here]])
-        for which, inside in product(range(len(parts)), self.whole.sets):
-            from_there: BoolArray = within & inside[self.entry]
-            enters = np.flatnonzero((end == parts[which]) & inside[self.ways.device] & ~from_there)
+        """A device on which steps of a part, or of the chain, begin or end is reached: all sets with it are entered."""
+        chain = np.where(self.inner, 0, 1 + np.arange(len(self.inner)))
+        for part in (self.part, chain):
+            begin, end = part[self.before[self.type]], part[self.after[self.type]]
+            for which in np.unique(end[begin == end]):
+                self._entered(begin == which, end == which)
+
+    def _entered(self, begin: BoolArray, end: BoolArray) -> None:
+        """The rows of one part, given which ways begin and end in it; only there devices in use hold their bytes."""
+        whole, within, stays = self.whole, begin & end, self.entry == self.ways.device
+        used = self._more((1, whole.devices))[0]
+        here = np.flatnonzero(within & stays)
+        self._only_with(here, used[self.entry[here]])
+        for inside, room, bytes_ in zip(whole.sets, whole.room, self.ways.used.T, strict=True):
+            leaves, arrives = begin & inside[self.entry], end & inside[self.ways.device]
             rows = self.most.open(np.zeros(int(inside.sum())))
-            self.most.put(rows, used[which, inside], 1.0)
-            self.most.put(rows[:, None], enters, -1.0)
+            self.most.put(rows, used[inside], 1.0)
+            self.most.put(rows[:, None], np.flatnonzero(arrives & ~leaves), -1.0)
+            if inside.sum() == 1:
+                holds, row = np.flatnonzero((leaves | arrives) & (bytes_ > 0)), self.most.open(np.zeros(1))
+                self.most.put(row, holds, bytes_[holds] / self.unit * (1.0 - SUMMATION))
+                self.most.put(row, used[inside], -(room / self.unit * (1.0 + SUMMATION) + SUMMATION))
