@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,9 @@ from opweave.solvers.placement.arrays import (
 from opweave.solvers.placement.plans import Plan, fits, memory_used, plan_of, report, shortage, solution_of
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
+
+SPREAD = 0.7
+"""Logarithmic spread of the factors by which the order of devices differs from that of their speed."""
 
 Rule = Callable[[PlacementInstance, PlacementArrays], Plan]
 """Builds a plan that fits, or raises :class:`~opweave.solvers.rules.NoPlanError`."""
@@ -70,7 +74,9 @@ def fill(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     order, stuck = order_of_graph(arrays), -1
     for candidate in (order, _largest_first(instance, arrays)):
         device = np.full(len(order), -1, dtype=np.int64)
-        stuck = _fill_in_order(new_room(instance, arrays), np.isfinite(arrays.seconds), candidate, device)
+        room = new_room(instance, arrays)
+        turns = [(room, k) for k in range(len(arrays.capacity))]
+        stuck = _fill_in_order(turns, np.isfinite(arrays.seconds), candidate, device)
         if stuck < 0:
             plan = plan_of(arrays, order, device)
             if np.isfinite(plan.makespan):
@@ -88,18 +94,35 @@ def _largest_first(instance: PlacementInstance, arrays: PlacementArrays) -> IntA
     return np.lexsort((-size[need.of], np.isfinite(arrays.seconds).sum(axis=1))).astype(np.int64)
 
 
-def _fill_in_order(room: ClusterRoom, able: BoolArray, order: IntArray, device: IntArray) -> int:
-    """Give every operator the next device with room, from the current one on; return an operator without one, or -1."""
-    present, devices = 0, able.shape[1]
+def drawn_fill(instance: PlacementInstance, arrays: PlacementArrays, rng: np.random.Generator) -> IntArray | None:
+    """Devices filled one after the other, with the order and the room of each drawn at random, then once more.
+
+    Fast devices come early. About half of them keep a share of their memory for the second time, so the model may come
+    back to a device. None if an operator finds no room. Shape (operators,).
+    """
+    able, order, room = np.isfinite(arrays.seconds), order_of_graph(arrays), new_room(instance, arrays)
+    kept = np.maximum(0.0, 2.0 * rng.random(len(arrays.capacity)) - 1.0)
+    first = room._replace(capacity=arrays.capacity - (arrays.capacity * kept).astype(np.int64))
+    drawn = np.exp(SPREAD * rng.standard_normal(len(kept)))
+    fastest = np.argsort(drawn * np.where(able, arrays.seconds, 0.0).sum(axis=0)).tolist()
+    device = np.full(len(order), -1, dtype=np.int64)
+    turns = [(each, k) for each in (first, room) for k in fastest]
+    return device if _fill_in_order(turns, able, order, device) < 0 else None
+
+
+def _fill_in_order(turns: list[tuple[ClusterRoom, int]], able: BoolArray, order: IntArray, device: IntArray) -> int:
+    """Give every operator the next device whose turn has room, from the present turn on; return who has none, or -1."""
+    present = 0
     for v in order.tolist():
-        following = [(present + i) % devices for i in range(devices)]
-        chosen = next((k for k in following if able[v, k] and has_room(room, v, k)), -1)
+        following = chain(range(present, len(turns)), range(present))
+        chosen = next((i for i in following if able[v, turns[i][1]] and has_room(turns[i][0], v, turns[i][1])), -1)
         if chosen < 0:
             return int(v)
+        room, k = turns[chosen]
         if chosen > present and able[v].all() and room.home[room.of[v]] < 0:
             present = chosen
-        device[v] = chosen
-        settle(room, v, chosen)
+        device[v] = k
+        settle(room, v, k)
     return -1
 
 

@@ -9,6 +9,8 @@ Where memory decides and links are slow, as with language models on machines at 
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -20,9 +22,10 @@ from opweave.problems.on_cluster import MEMORY
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.auto import register_auto
-from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.arrays import arrays_of, order_of_graph
+from opweave.solvers.placement.baselines import drawn_fill
 from opweave.solvers.placement.bounds.area import quick_bounds
-from opweave.solvers.placement.cooling import solve_local
+from opweave.solvers.placement.cooling import cool_down, solve_local
 from opweave.solvers.placement.decompose import Chained, solve_decompose, solve_prices
 from opweave.solvers.placement.local import empty_search, list_plans, solve_ranks, solve_tabu
 from opweave.solvers.placement.plans import ended, fits, plan_of, solution_of
@@ -36,6 +39,9 @@ MOST_GRAINS = 10_000_000
 
 UNTIMED_RULES: tuple[type[Constraint], ...] = (*TAKEN_IN, Precede, Separate, MaxDevices)
 """Constraints that a schedule still obeys when everything in it starts earlier, in the same order."""
+
+COOLING, UNTIMED_FILLS = 0.01, 4
+"""Seconds of cooling a plan of filled devices, as a share of the time limit; and such plans without one."""
 
 MOST_PROGRAMMED = 60
 """Operators up to which constraint programming proves problems as a whole."""
@@ -63,6 +69,26 @@ def solve_quick_bounds(problem: Placement, run: Run) -> Outcome:
     return Outcome(run.termination())
 
 
+def solve_fills(problem: Placement, run: Run) -> Outcome:
+    """Fill devices in orders drawn at random, and cool each plan down, if the fastest device does not hold the model.
+
+    What is long at first often becomes the shortest, so annealing goes on from every plan, not only from the best.
+    """
+    search, rng, tries = empty_search(problem, run), np.random.default_rng(run.seed), 0
+    arrays = search.arrays
+    fastest = int(np.argmin(np.where(np.isfinite(arrays.seconds), arrays.seconds, 0.0).sum(axis=0)))
+    binds = not fits(arrays, np.full(len(arrays.seconds), fastest))
+    run.enter("fills")
+    while binds and not run.should_stop() and (run.time_limit is not None or tries < UNTIMED_FILLS):
+        device, tries = drawn_fill(search.instance, arrays, rng), tries + 1
+        each = replace(search, makespan=math.inf)
+        if device is not None:
+            each.consider(order_of_graph(arrays), device)
+        if math.isfinite(each.makespan):
+            cool_down(each, None if run.time_limit is None else COOLING * run.time_limit, tries)
+    return Outcome(run.termination())
+
+
 def workers(problem: Placement, _run: Run) -> list[Worker]:
     """Baselines and quick bounds, exact methods for special cases, searches, bounds, and engines on the whole."""
     if problem.mode is not None:
@@ -75,6 +101,7 @@ def workers(problem: Placement, _run: Run) -> list[Worker]:
         Steps("stages", solve_staged, problem, seeded=False),
         Steps("ranks", solve_ranks, problem),
         Steps("local", solve_local, problem),
+        Steps("fills", solve_fills, problem),
         Steps("prices", partial(solve_prices, chained=chained), problem, seeded=False),
         Steps("decompose", partial(solve_decompose, chained=chained), problem, seeded=False),
     ]
