@@ -37,9 +37,6 @@ MOST_GRAINS = 10_000_000
 UNTIMED_RULES: tuple[type[Constraint], ...] = (*TAKEN_IN, Precede, Separate, MaxDevices)
 """Constraints that a schedule still obeys when everything in it starts earlier, in the same order."""
 
-MOST_PROGRAMMED = 60
-"""Operators up to which constraint programming proves problems as a whole."""
-
 
 def solve_baselines(problem: Placement, run: Run) -> Outcome:
     """The list schedulers, and a common measure of all times.
@@ -80,9 +77,7 @@ def workers(problem: Placement, _run: Run) -> list[Worker]:
     ]
     if problem.transfers == "delay":
         steps.append(Steps("tabu", solve_tabu, problem))
-    if len(problem.graph.operators) <= MOST_PROGRAMMED:
-        steps += by_name(problem, "cp-sat")
-    return [*steps]
+    return [*steps, *by_name(problem, "cp-sat")]
 
 
 register_auto(
