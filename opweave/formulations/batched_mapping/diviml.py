@@ -207,16 +207,16 @@ class DiviML(PyomoFormulation[BatchedMapping, BatchedSchedule], ClusterFormulati
 
     def apart(self, m: ConcreteModel, i: str, j: str, u: str, first: bool) -> Row:
         """(7) s[i, u] + batch time <= s[j, u] + M (1 - d[i, j, u]), for pairs with no path between them; vice versa."""
+        self.check_time()
         early, late, other = (i, j, 1 - m.d[i, j, u]) if first else (j, i, m.d[i, j, u])
         return m.s[early, u] + m.lasts[early, u] <= m.s[late, u] + m.M * other
 
-    def read(self, model: ConcreteModel) -> BatchedSchedule:
+    def read(self, m: ConcreteModel) -> BatchedSchedule:
         """The devices and order of the values, with exact times."""
-        m, data = model, model.data
         taken = [[[m.x[i, u, n].value or 0.0 for u in m.DEVICES] for n in m.INPUTS] for i in m.TASKS]
-        where = np.asarray(taken).reshape(len(data.names), data.batch, -1).argmax(axis=2)
+        where = np.asarray(taken).reshape(len(m.data.names), m.data.batch, -1).argmax(axis=2)
         start = m.unit * np.asarray([[m.s[i, u].value or 0.0 for u in m.DEVICES] for i in m.TASKS])
-        return retimed(data, where, start, release=start if self.context.extended else None)
+        return retimed(m.data, where, start, release=start if self.context.extended else None)
 
     def begin(self, model: ConcreteModel, solution: BatchedSchedule) -> None:
         """Set devices and sizes. Starts stay open: batches of a known schedule may run earlier than (3) allows."""

@@ -76,7 +76,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self._log,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(_module_folders()), "TMPDIR": self._folder.name},
-            start_new_session=True,
+            process_group=0,  # of the same session: the system ends a halted group whose parent dies
         )
         self._inbox: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()

@@ -51,11 +51,11 @@ class HeadStart:
     initial
         A solution, or None when none is found quickly. The referee judges it before it is used.
     lower_bound
-        A proved lower bound of the objective, or None.
+        A proved lower bound of the objective, or None; it is told how to ask whether time is up.
     """
 
     initial: Callable[[Any], Solution | None] = lambda _: None
-    lower_bound: Callable[[Any], int | float | None] = lambda _: None
+    lower_bound: Callable[[Any, Callable[[], bool]], int | float | None] = lambda _problem, _stop: None
 
 
 def run_engine(
@@ -259,7 +259,7 @@ def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart)
         judged = problem.evaluate(initial)
         if judged.feasible and judged.objective is not None:
             run.found(initial, judged.objective)
-    lower_bound = head_start.lower_bound(problem)
+    lower_bound = head_start.lower_bound(problem, run.should_stop)
     if lower_bound is not None:
         run.proved(lower_bound, "bound before the engine")
     return run.best if run.extend is None else initial

@@ -341,13 +341,13 @@ def solve_annealing(problem: MemoryLayout, run: Run) -> Outcome:
     UnsupportedFeatureError
         With one pool, or if no storage may stand in several of them.
     """
+    found = None if len(problem.pools) == 1 else moves_of(lower(problem))
+    if found is None:
+        raise UnsupportedFeatureError("solver 'annealing' moves storages between pools; for one arena use 'exact'")
     if run.best is None:
         outcome = solve_baselines(problem, run)
         if outcome.infeasible:
             return outcome
-    found = moves_of(lower(problem))
-    if found is None or len(problem.pools) == 1:
-        raise UnsupportedFeatureError("solver 'annealing' moves storages between pools; for one arena use 'exact'")
     run.enter("annealing of pools")
     Annealing(problem, *found, run).search()
     return Outcome(run.termination())

@@ -313,30 +313,25 @@ def executorch(instance: LayoutInstance) -> Places:
         raise NoPlanError("ExecuTorch's rule knows one arena and no fixed offsets")
     step = int(np.maximum(instance.alignment, instance.pool_alignment[0]).max(initial=1))
     size = -(-np.where(instance.end > instance.begin, instance.bytes, 0) // step) * step
-    objects: list[list[int]] = []
-    inside = np.zeros(len(instance), dtype=np.int64)
+    begin, end = instance.begin, instance.end
+    inside, inhabited, count = np.zeros_like(size), np.full_like(size, -1), 0
+    room, top = np.zeros_like(size), np.zeros_like(size)
     for j in np.lexsort([-np.arange(len(size)), -size]).tolist():
-        below = [_reach(instance, each, j, inside + size) for each in objects]
-        turns = next((n for n, reached in enumerate(below) if reached == 0), None)
-        layers = (n for n, each in enumerate(objects) if below[n] + size[j] <= size[each[0]])
-        chosen = next(layers, None) if turns is None else turns
-        if chosen is None:
-            objects.append([j])
+        together = (inhabited >= 0) & (begin < end[j]) & (begin[j] < end)
+        below = np.zeros(count, dtype=np.int64)  # how high the blocks of every object reach while block j lives
+        np.maximum.at(below, inhabited[together], top[together])
+        possible = np.flatnonzero(below == 0)
+        if not len(possible):
+            possible = np.flatnonzero(below + size[j] <= room[:count])
+        if len(possible):
+            n = possible[0]
         else:
-            inside[j] = below[chosen]
-            objects[chosen].append(j)
-    offset, at = inside, 0
-    for each in objects:
-        offset[each] += at
-        at += int(size[each[0]])
-    return Places(offset, np.full(len(instance), 0 if at <= instance.capacity[0] else -1, dtype=np.int64))
-
-
-def _reach(instance: LayoutInstance, standing: list[int], j: int, top: IntArray) -> int:
-    """How high the blocks of an object reach while block j lives."""
-    rows = np.asarray(standing, dtype=np.int64)
-    together = (instance.begin[rows] < instance.end[j]) & (instance.begin[j] < instance.end[rows])
-    return int(top[rows[together]].max(initial=0))
+            n, room[count], count = count, size[j], count + 1
+            below = np.append(below, 0)
+        inhabited[j], inside[j], top[j] = n, below[n], below[n] + size[j]
+    offset = inside + (np.cumsum(room) - room)[inhabited]
+    fits = int(room.sum()) <= instance.capacity[0]
+    return Places(offset, np.full(len(instance), 0 if fits else NOWHERE, dtype=np.int64))
 
 
 def carry_out(build: Callable[[LayoutInstance], Places], problem: MemoryLayout, run: Run) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from opweave.formulations.memory_ordering import ordering_ilp  # noqa: F401 - it registers itself
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
@@ -31,16 +33,15 @@ def best_greedy_order(problem: MemoryOrdering) -> Ordering | None:
     return None if best is None else instance.ordering(best)
 
 
-def lower_bound(problem: MemoryOrdering) -> int | None:
+def lower_bound(problem: MemoryOrdering, should_stop: Callable[[], bool]) -> int | None:
     """The largest L2 bound of the peak, and the trivial one for the total."""
     if problem.objective == "total" or len(problem.graph.operators) > MOST_BOUNDED:
         return trivial_bound(problem)  # type: ignore[return-value]
     try:
-        instance = lower(problem)
+        arrays = arrays_of(lower(problem))
     except ContradictionError:
         return None
-    arrays = arrays_of(instance)
-    return peak_bound(arrays, greedy(arrays, FORWARD))
+    return peak_bound(arrays, greedy(arrays, FORWARD), should_stop)
 
 
 KNOWN_BEFORE = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)

@@ -30,7 +30,7 @@ def best_simple_split(problem: Pipeline) -> Stages | None:
     return None if best is None else instance.stages(best.cuts, best.devices)
 
 
-def lower_bound(_problem: Pipeline) -> float:
+def lower_bound(_problem: Pipeline, _stop: object) -> float:
     """The trivial lower bound 0: no time is negative."""
     return 0.0
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.kernels import exceeds
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
@@ -43,18 +43,18 @@ ROUNDED = 1.0 + 1e-12
 def critical(net: Net, plan: PlanPositions, kept: Kept, begin: int, makespan: float, found: IntArray) -> int:
     """Write the operators of a block that lie on a critical path, or wait for a transfer on one; return how many."""
     order, device, seconds, links, flows = plan.order, plan.device, net.seconds, net.links, net.flows
-    ins, flow_left = net.ins, kept.flow_left
+    ins, times, flow_times = net.ins, kept.times, kept.flow_times
     size, long = 0, makespan / ROUNDED**4
     for at in range(begin, min(len(order), begin + NEARBY)):
         v = order[at]
         k = device[v]
-        decides = kept.end[v] - seconds[v, k] + kept.left[v] >= long
+        decides = times[END, v] - seconds[v, k] + times[LEFT, v] >= long
         for i in range(ins[v], ins[v + 1]):
             f = ins[i]
             a = device[flows[f, SOURCE]]
-            if a != k and flow_left[f] > 0.0:
+            if a != k and flow_times[LEFT, f] > 0.0:
                 lasts = links[0, a, k] + flows[f, SIZE] * links[1, a, k]
-                decides = decides or kept.arrived[f] - lasts + flow_left[f] >= long
+                decides = decides or flow_times[END, f] - lasts + flow_times[LEFT, f] >= long
         if decides:
             found[size] = v
             size += 1
@@ -62,22 +62,16 @@ def critical(net: Net, plan: PlanPositions, kept: Kept, begin: int, makespan: fl
 
 
 @helper
-def accept(net: Net, plan: PlanPositions, kept: Kept, first: int, last: int) -> None:
-    """Time the operators that an accepted move concerns, and note what may be wrong from now on."""
-    marks = kept.marks
-    known, beyond = marks[AHEAD], marks[AHEAD_REACH]
-    for at in range(first, last + 1 if net.model == PORT_TENSOR else 0):  # forget what sends tensors to these
-        for i in range(net.ins[plan.order[at]], net.ins[plan.order[at] + 1]):
-            t = net.flows[net.ins[i], TENSOR]
-            for b in range(kept.sender.shape[1]):
-                f = kept.sender[t, b]
-                if f >= 0 and first <= plan.position[net.flows[f, TARGET]] <= last:
-                    kept.sender[t, b] = -1
-    marks[AHEAD], marks[AHEAD_REACH] = first, last if known > last else max(last, beyond)
-    look_ahead(net, plan, kept, last)
-    if last < known < len(plan.order):
-        marks[AHEAD], marks[AHEAD_REACH] = min(marks[AHEAD], known), max(marks[AHEAD_REACH], known, beyond)
-    marks[BACK], marks[BACK_REACH] = max(marks[BACK], last), min(marks[BACK_REACH], first)
+def forget(net: Net, plan: PlanPositions, sender: IntMatrix, first: int, last: int) -> None:
+    """Forget what sends tensors to the operators at some positions."""
+    ins, flows = net.ins, net.flows
+    for at in range(first, last + 1):
+        for i in range(ins[plan.order[at]], ins[plan.order[at] + 1]):
+            t = flows[ins[i], TENSOR]
+            for b in range(sender.shape[1]):
+                f = sender[t, b]
+                if f >= 0 and first <= plan.position[flows[f, TARGET]] <= last:
+                    sender[t, b] = -1
 
 
 @loop
@@ -102,7 +96,7 @@ def anneal_moves(
         if (accepted or starts) and marks[AHEAD] == count:
             current, accepted = 0.0, False
             for k in range(net.seconds.shape[1]):
-                current = max(current, kept.free[count, k])
+                current = max(current, kept.free[END, count, k])
             if current < best:
                 best = current
                 for i in range(count):
@@ -133,8 +127,14 @@ def anneal_moves(
                 marks[AHEAD_REACH] = max(marks[AHEAD_REACH], last)
             value = time_between(net, places, kept, first, last, row, threshold)
         if fits and value <= threshold:
-            accept(net, places, kept, first, last)
-            current, accepted = value, True
+            current, accepted, known, beyond = value, True, marks[AHEAD], marks[AHEAD_REACH]
+            if net.model == PORT_TENSOR:
+                forget(net, places, kept.sender, first, last)
+            marks[AHEAD], marks[AHEAD_REACH] = first, last if known > last else max(last, beyond)
+            look_ahead(net, places, kept, last)
+            if last < known < count:
+                marks[AHEAD], marks[AHEAD_REACH] = min(marks[AHEAD], known), max(marks[AHEAD_REACH], known, beyond)
+            marks[BACK], marks[BACK_REACH] = max(marks[BACK], last), min(marks[BACK_REACH], first)
         else:
             take_back(plan, v, at, group, old, size)
     return best, current
@@ -160,34 +160,36 @@ AHEAD, AHEAD_REACH, BACK, BACK_REACH = 0, 1, 2, 3
 """Marks: the first position with wrong times (the number of operators for none) and how far on they may be wrong; the
 last position with wrong paths to the end (-1 for none) and how far back these may be wrong."""
 
+END, LEFT, TRIAL = 0, 1, 2
+"""Rows of what is kept."""
+
 
 class Kept(NamedTuple):
     """The times of one plan, by operator, flow and position in its order.
 
     Attributes
     ----------
-    end, arrived
-        End of every operator, and when every flow that is sent arrives. Shapes (operators,), (flows,).
+    times
+        Of every operator its end, the longest path from its start to the end of the plan, and space for its end in a
+        move that is tried; the rows are END, LEFT and TRIAL. Shape (3, operators).
+    flow_times
+        When every flow that is sent arrives, and the longest path from its start (0 if not sent). Shape (2, flows).
     free
-        When every device, send port and receive port is free before each position. Shape (operators + 1, 3 devices).
-    sender
-        For ``one_port_tensor``: the flow that sends every tensor to each device, -1 for none. Shape (tensors, devices).
-    left, flow_left, free_left
-        Longest paths to the end: from the start of operators and flows (0 if not sent), and from ``free``.
-    trial, brought, sent, now, marks
-        Space for a move that is tried: ends, arrivals of copies, moves that sent them, devices and ports; the marks.
+        When every device, send port and receive port is free before each position, and the longest path from there.
+        Shape (2, operators + 1, 3 devices).
+    sender, sent
+        For ``one_port_tensor``: the flow that sends every tensor to each device, -1 for none, and the last move that
+        was tried in which it is sent. Shapes (tensors, devices).
+    brought, now, marks
+        Space for a move that is tried: arrivals of tensors, devices and ports; the marks.
     """
 
-    end: FloatArray
-    arrived: FloatArray
-    free: FloatMatrix
+    times: FloatMatrix
+    flow_times: FloatMatrix
+    free: FloatCube
     sender: IntMatrix
-    left: FloatArray
-    flow_left: FloatArray
-    free_left: FloatMatrix
-    trial: FloatArray
-    brought: FloatMatrix
     sent: IntMatrix
+    brought: FloatMatrix
     now: FloatArray
     marks: IntArray
 
@@ -195,31 +197,28 @@ class Kept(NamedTuple):
 def nothing_kept(arrays: PlacementArrays) -> Kept:
     """Nothing is timed yet."""
     count, devices = arrays.seconds.shape
-    flows = len(arrays.source)
     rows = arrays.tensors if arrays.model == PORT_TENSOR else 1
-    return Kept(
-        np.full(count, -1.0),
-        np.full(flows, -1.0),
-        np.zeros((count + 1, 3 * devices)),
+    kept = Kept(
+        np.zeros((3, count)),
+        np.zeros((2, len(arrays.source))),
+        np.zeros((2, count + 1, 3 * devices)),
         np.full((rows, devices), -1, dtype=np.int64),
-        np.zeros(count),
-        np.zeros(flows),
-        np.zeros((count + 1, 3 * devices)),
-        np.zeros(count),
+        np.full((rows, devices), -1, dtype=np.int64),
         np.zeros((rows, devices)),
-        np.full((rows, devices), -1, dtype=np.int64),
         np.zeros(3 * devices),
         np.array([0, count - 1, count - 1, 0], dtype=np.int64),
     )
+    kept.times[END], kept.flow_times[END] = -1.0, -1.0
+    return kept
 
 
 @helper
-def renewed(free: FloatArray, rows: FloatMatrix, at: int) -> bool:
+def renewed(free: FloatArray, rows: FloatCube, way: int, at: int) -> bool:
     """Write the times of devices and ports to one position's; return whether any differs."""
     changed = False
     for i in range(len(free)):
-        if rows[at, i] != free[i]:
-            rows[at, i], changed = free[i], True
+        if rows[way, at, i] != free[i]:
+            rows[way, at, i], changed = free[i], True
     return changed
 
 
@@ -234,18 +233,18 @@ def time_between(
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     ins, outs = net.ins, net.outs
     order, position, device = plan.order, plan.position, plan.device
-    old, arrived, sender = kept.end, kept.arrived, kept.sender
-    left, flow_left, new, brought, sent, now = kept.left, kept.flow_left, kept.trial, kept.brought, kept.sent, kept.now
+    times, flow_times, sender = kept.times, kept.flow_times, kept.sender
+    free, brought, sent, now = kept.free, kept.brought, kept.sent, kept.now
     devices, longest = seconds.shape[1], 0.0
     for i in range(3 * devices):
-        now[i] = kept.free[first, i]
+        now[i] = free[END, first, i]
     for at in range(first, last + 1):
         v = order[at]
         k = device[v]
         ready = now[k]
         for i in range(before[v], before[v + 1]):
             u = before[i]
-            ready = max(ready, new[u] if position[u] >= first else old[u])
+            ready = max(ready, times[TRIAL if position[u] >= first else END, u])
         for i in range(ins[v], ins[v + 1]):
             f = ins[i]
             u, t, a = flows[f, SOURCE], flows[f, TENSOR], device[flows[f, SOURCE]]
@@ -257,9 +256,9 @@ def time_between(
                     continue
                 g = sender[t, k]
                 if g >= 0 and position[flows[g, TARGET]] < first:
-                    ready = max(ready, arrived[g])
+                    ready = max(ready, flow_times[END, g])
                     continue
-            arrive = new[u] if position[u] >= first else old[u]
+            arrive = times[TRIAL if position[u] >= first else END, u]
             if model != DELAY:
                 arrive = max(arrive, now[devices + a], now[2 * devices + k])
             arrive += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
@@ -271,21 +270,21 @@ def time_between(
                 for j in range(outs[u], outs[u + 1]):
                     w = flows[outs[j], TARGET]
                     if flows[outs[j], TENSOR] == t and device[w] == k and position[w] > last:
-                        longest = max(longest, arrive + left[w])
+                        longest = max(longest, arrive + times[LEFT, w])
         end = ready + seconds[v, k]
-        new[v] = now[k] = end
+        times[TRIAL, v] = now[k] = end
         longest = max(longest, end)
         for i in range(after[v], after[v + 1]):
             if position[after[i]] > last:
-                longest = max(longest, end + left[after[i]])
+                longest = max(longest, end + times[LEFT, after[i]])
         for i in range(outs[v], outs[v + 1]):
             f = outs[i]
             if position[flows[f, TARGET]] > last and device[flows[f, TARGET]] != k:
-                longest = max(longest, end + flow_left[f])
+                longest = max(longest, end + flow_times[LEFT, f])
         if longest > threshold:
             return float(longest)
     for i in range(3 * devices):
-        longest = max(longest, now[i] + kept.free_left[last + 1, i])
+        longest = max(longest, now[i] + free[LEFT, last + 1, i])
     return float(longest)
 
 
@@ -294,16 +293,16 @@ def look_ahead(net: Net, plan: PlanPositions, kept: Kept, until: int) -> None:
     """Time the plan up to a position, from where its times are wrong."""
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     order, position, device, marks, ins = plan.order, plan.position, plan.device, kept.marks, net.ins
-    ends, arrived, free, sender, now = kept.end, kept.arrived, kept.free, kept.sender, kept.now
+    times, flow_times, free, sender, now = kept.times, kept.flow_times, kept.free, kept.sender, kept.now
     devices, first, reach = seconds.shape[1], marks[AHEAD], marks[AHEAD_REACH]
     for i in range(3 * devices if first <= until else 0):
-        now[i] = free[first, i]
+        now[i] = free[END, first, i]
     for at in range(first, until + 1):
         v = order[at]
         k = device[v]
         ready = now[k]
         for i in range(before[v], before[v + 1]):
-            ready = max(ready, ends[before[i]])
+            ready = max(ready, times[END, before[i]])
         for i in range(ins[v], ins[v + 1]):
             f = ins[i]
             u, a = flows[f, SOURCE], device[flows[f, SOURCE]]
@@ -312,26 +311,26 @@ def look_ahead(net: Net, plan: PlanPositions, kept: Kept, until: int) -> None:
             if model == PORT_TENSOR:
                 g = sender[flows[f, TENSOR], k]
                 if g >= 0 and g != f:
-                    ready = max(ready, arrived[g])
+                    ready = max(ready, flow_times[END, g])
                     continue
                 sender[flows[f, TENSOR], k] = f
-            arrive = ends[u]
+            arrive = times[END, u]
             if model != DELAY:
                 arrive = max(arrive, now[devices + a], now[2 * devices + k])
             arrive += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
             if model != DELAY:
                 now[devices + a] = now[2 * devices + k] = arrive
             ready = max(ready, arrive)
-            if arrive != arrived[f]:
-                arrived[f] = arrive
+            if arrive != flow_times[END, f]:
+                flow_times[END, f] = arrive
                 for j in range(after[u], after[u + 1]):
                     reach = max(reach, position[after[j]])
         now[k] = ready + seconds[v, k]
-        if now[k] != ends[v]:
-            ends[v] = now[k]
+        if now[k] != times[END, v]:
+            times[END, v] = now[k]
             for i in range(after[v], after[v + 1]):
                 reach = max(reach, position[after[i]])
-        if not renewed(now, free, at + 1) and at >= reach:
+        if not renewed(now, free, END, at + 1) and at >= reach:
             marks[AHEAD], marks[AHEAD_REACH] = len(order), -1
             return
     if first <= until:
@@ -344,43 +343,43 @@ def look_back(net: Net, plan: PlanPositions, kept: Kept, until: int) -> None:
     seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
     ins, outs = net.ins, net.outs
     order, position, device, marks = plan.order, plan.position, plan.device, kept.marks
-    left, flow_left, free, sender, now = kept.left, kept.flow_left, kept.free_left, kept.sender, kept.now
+    times, flow_times, free, sender, now = kept.times, kept.flow_times, kept.free, kept.sender, kept.now
     devices, last, reach = seconds.shape[1], marks[BACK], marks[BACK_REACH]
     for i in range(3 * devices if last >= until else 0):
-        now[i] = free[last + 1, i]
+        now[i] = free[LEFT, last + 1, i]
     for at in range(last, until - 1, -1):
         v = order[at]
         k = device[v]
         rest, changed = now[k], False
         for i in range(after[v], after[v + 1]):
-            rest = max(rest, left[after[i]])
+            rest = max(rest, times[LEFT, after[i]])
         for i in range(outs[v], outs[v + 1]):
             if device[flows[outs[i], TARGET]] != k:
-                rest = max(rest, flow_left[outs[i]])
+                rest = max(rest, flow_times[LEFT, outs[i]])
         now[k] = rest + seconds[v, k]
-        if now[k] != left[v]:
-            left[v], changed = now[k], True
+        if now[k] != times[LEFT, v]:
+            times[LEFT, v], changed = now[k], True
         for i in range(ins[v + 1] - 1, ins[v] - 1, -1):
             f = ins[i]
             u, t, a, rest = flows[f, SOURCE], flows[f, TENSOR], device[flows[f, SOURCE]], 0.0
             if a == k:
                 continue
             if model != PORT_TENSOR or sender[t, k] == f:
-                rest = left[v]
+                rest = times[LEFT, v]
                 for j in range(outs[u], outs[u + 1] if model == PORT_TENSOR else 0):
                     w = flows[outs[j], TARGET]
                     if flows[outs[j], TENSOR] == t and device[w] == k:
-                        rest = max(rest, left[w])
+                        rest = max(rest, times[LEFT, w])
                 if model != DELAY:
                     rest = max(rest, now[devices + a], now[2 * devices + k])
                 rest += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
                 if model != DELAY:
                     now[devices + a] = now[2 * devices + k] = rest
-            if rest != flow_left[f]:
-                flow_left[f], changed = rest, True
+            if rest != flow_times[LEFT, f]:
+                flow_times[LEFT, f], changed = rest, True
         for i in range(before[v], before[v + 1] if changed else 0):
             reach = min(reach, position[before[i]])
-        if not renewed(now, free, at) and at <= reach:
+        if not renewed(now, free, LEFT, at) and at <= reach:
             marks[BACK], marks[BACK_REACH] = -1, len(order)
             return
     if last >= until:

@@ -259,7 +259,7 @@ class Decomposition:
         lengths.tries[a, b] += 1
         low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
         nodes = min(TRIES[number], nodes_within(left, len(lengths.window.operators)))
-        found = search_module(lengths.window.fixed(a, b), high, low, nodes)
+        found = search_module(lengths.window.fixed(a, b), high, low, nodes, stops(self.run))
         lengths.learn(a, b, min(high, found.makespan) if found.proved else found.bound, found)
 
 
@@ -316,6 +316,11 @@ def seconds_left(run: Run, most: float) -> float:
     return 0.0 if run.should_stop() else most if left is None else min(left, most)
 
 
+def stops(run: Run) -> Callable[[float], bool]:
+    """Whether a step must not go on for some more seconds; here the others work."""
+    return lambda seconds: seconds > seconds_left(run, math.inf if run.time_limit is None else LONGEST)
+
+
 def raise_windows(chain: Milestones, run: Run, report: Callable[[float, str], None], *, exact: bool = False) -> None:
     """Raise the windows on the shortest path, one after the other, until none is left or time is up."""
     run.enter(f"milestones: {'searches' if exact else 'linear programs'}")
@@ -323,7 +328,7 @@ def raise_windows(chain: Milestones, run: Run, report: Callable[[float, str], No
         for block, a, b in pairs:
             if run.should_stop():
                 return
-            block.lift(a, b, seconds_left(run, LONGEST), exact=exact)
+            block.lift(a, b, seconds_left(run, LONGEST), stops(run), exact=exact)
         report(chain.value(), "milestones")
 
 

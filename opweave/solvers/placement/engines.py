@@ -21,7 +21,7 @@ from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 
 
-def lower_bound(problem: Placement) -> float | None:
+def lower_bound(problem: Placement, _stop: object = None) -> float | None:
     """The largest quick lower bound, in seconds; None when there is no plan, so that the formulation reports why.
 
     None for bytes, too: the formulation knows more of them.

@@ -8,12 +8,14 @@ heads and tails. Each bound holds for every completion. A full assignment goes t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.loops import helper, loop
+from opweave.solvers.kernels import FIRST_STEPS
+from opweave.solvers.loops import clock, helper, loop
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, order_of_graph
 from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import reach_of
@@ -296,8 +298,11 @@ def search_module(
     upper: float,
     lower_bound: float,
     budget: int,
+    stop: Callable[[float], bool] = lambda _: False,
 ) -> Found:
     """The shortest plan of a small instance; of its constraints, only run times and arcs are seen, not memory.
+
+    A search that visits more than a few nodes begins again, below the best plan so far, with twice as many each time.
 
     Parameters
     ----------
@@ -309,6 +314,8 @@ def search_module(
         Any lower bound.
     budget
         Most nodes to search.
+    stop
+        Asked whether to end rather than to search for about so many seconds more.
     """
     order = order_of_graph(arrays)
     reach = reach_of(arrays, order)
@@ -325,8 +332,14 @@ def search_module(
     device, chosen = np.full(count, -1), np.full(count, -1)
     start, begins = np.zeros(count), np.full(flows, -1.0)
     # every end within a search is below this, and sums with it stay finite
-    limit = min(upper, 1e300)
-    value, proved = search_assignments(
-        net_of(arrays), order, area.time, limit, budget, space, jobs, chosen, device, start, begins
-    )
+    net, value, nodes = net_of(arrays), min(upper, 1e300), min(FIRST_STEPS, budget)
+    while True:
+        began = clock()
+        space.seconds[:], chosen[:] = arrays.seconds, -1
+        value, proved = search_assignments(
+            net, order, area.time, value, nodes, space, jobs, chosen, device, start, begins
+        )
+        if proved or nodes == budget or stop(2.0 * (clock() - began)):
+            break
+        nodes = min(2 * nodes, budget)
     return Found(float(value) if device[0] >= 0 else upper, bool(proved), device, start, begins)

@@ -53,7 +53,7 @@ def solve_moirai(problem: Placement, run: Run) -> Outcome:
     if bound is not None:
         run.proved(bound, "bound before the engine")
     known = HeadStart(
-        initial=best_list_schedule, lower_bound=lambda _: bound
+        initial=best_list_schedule, lower_bound=lambda _problem, _stop: bound
     )  # coarsened plans are plans of the whole problem, too
     engine = partial(run_engine, engine=Highs(), head_start=known)
     return solve_reduced(reduction, run, engine, formulation=Moirai.name)

@@ -63,10 +63,6 @@ class Net(NamedTuple):
 
 def net_of(arrays: PlacementArrays) -> Net:
     """The arrays of annealing."""
-
-    def packed(start: IntArray, items: IntArray) -> IntArray:
-        return np.concatenate([start + len(start), items])
-
     return Net(
         arrays.seconds,
         np.ascontiguousarray(np.stack([arrays.latency, arrays.per_byte])),
@@ -79,17 +75,22 @@ def net_of(arrays: PlacementArrays) -> Net:
     )
 
 
+def packed(start: IntArray, items: IntArray) -> IntArray:
+    """An adjacency in one array: row v lies between the entries v and v + 1 of the array itself."""
+    return np.concatenate([start + len(start), items])
+
+
 class Room(NamedTuple):
     """Bytes in use and allowed on every device, and what operators take; a parameter counts once on each device.
 
-    ``holders`` says how many operators on each device use each parameter. Shape (parameters, devices).
+    ``holders`` says how many operators on each device use each parameter, shape (parameters, devices); row v of
+    ``items`` lists the parameters of operator v, as in :class:`Net`.
     """
 
     used: IntArray
     capacity: IntArray
     holders: IntMatrix
     memory: IntArray
-    start: IntArray
     items: IntArray
     bytes: IntArray
 
@@ -111,8 +112,8 @@ class CountedPlan(NamedTuple):
         Operators in scheduling order, and the position of each. Shape (operators,).
     device
         Shape (operators,).
-    cluster, members_start, members
-        The cluster of every operator, and the operators of every cluster: Colocate moves them together.
+    cluster, members
+        The cluster of every operator, and the operators of every cluster in rows: Colocate moves them together.
     """
 
     order: IntArray
@@ -120,7 +121,6 @@ class CountedPlan(NamedTuple):
     device: IntArray
     room: Room
     cluster: IntArray
-    members_start: IntArray
     members: IntArray
 
 
@@ -137,11 +137,10 @@ def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray, clu
         arrays.capacity,
         holders,
         arrays.memory,
-        arrays.parameters_start,
-        arrays.parameters,
+        packed(arrays.parameters_start, arrays.parameters),
         arrays.parameter_bytes,
     )
-    return CountedPlan(order.copy(), position, device.copy(), room, cluster, members.start, members.items)
+    return CountedPlan(order.copy(), position, device.copy(), room, cluster, packed(members.start, members.items))
 
 
 @helper
@@ -152,7 +151,7 @@ def settle(room: Room, device: IntArray, v: int, k: int) -> None:
     device[v] = k
     used[a] -= taken
     used[k] += taken
-    for i in range(room.start[v], room.start[v + 1]):
+    for i in range(items[v], items[v + 1]):
         p = items[i]
         holders[p, a] -= 1
         if holders[p, a] == 0:
@@ -221,8 +220,7 @@ def gather(
     Returns their number. ``taken`` holds ``mark`` for each of them.
     """
     order, device = plan.order, plan.device
-    cluster, members_start, members = plan.cluster, plan.members_start, plan.members
-    before, after = net.before, net.after
+    cluster, members, before, after = plan.cluster, plan.members, net.before, net.after
     count, size, a, done, first = len(order), 1, device[v], 0, plan.position[v]
     group[0], taken[v] = v, mark
     if kind == STRETCH:
@@ -242,7 +240,7 @@ def gather(
                 size += 1
     for i in range(size):
         c = cluster[group[i]]
-        for j in range(members_start[c], members_start[c + 1]):
+        for j in range(members[c], members[c + 1]):
             w = members[j]
             if taken[w] != mark:
                 group[size], taken[w] = w, mark
@@ -267,7 +265,7 @@ def make_room(
     They go where the first operator that moved comes from. ``taken`` holds ``mark`` for the operators that moved.
     Returns how many operators moved now.
     """
-    order, device, cluster, members_start, room = plan.order, plan.device, plan.cluster, plan.members_start, plan.room
+    order, device, cluster, members, room = plan.order, plan.device, plan.cluster, plan.members, plan.room
     a = k
     for i in range(size):
         if a == k:
@@ -277,7 +275,7 @@ def make_room(
         if p < 0 or p >= len(order) or room.used[k] <= room.capacity[k]:
             continue
         w = order[p]
-        alone = members_start[cluster[w] + 1] - members_start[cluster[w]] == 1
+        alone = members[cluster[w] + 1] - members[cluster[w]] == 1
         if device[w] == k and taken[w] != mark and alone and net.seconds[w, a] < np.inf:
             taken[w] = mark
             group[size], old[size] = w, k

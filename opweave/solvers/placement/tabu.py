@@ -122,7 +122,7 @@ def reinsert_many(
         lengths[2] = draws[move, 1]
         for turn in range(judged):
             v = path[(at + turn * step) % length]
-            if plan.members_start[plan.cluster[v] + 1] - plan.members_start[plan.cluster[v]] > 1:
+            if plan.members[plan.cluster[v] + 1] - plan.members[plan.cluster[v]] > 1:
                 continue
             rest = _without(trial, v, longest[plan.position[v]])
             for k in range(devices):

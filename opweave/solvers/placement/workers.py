@@ -43,9 +43,6 @@ UNTIMED_RULES: tuple[type[Constraint], ...] = (*TAKEN_IN, Precede, Separate, Max
 COOLING, UNTIMED_FILLS = 0.01, 4
 """Seconds of cooling a plan of filled devices, as a share of the time limit; and such plans without one."""
 
-MOST_PROGRAMMED = 60
-"""Operators up to which constraint programming proves problems as a whole."""
-
 
 def solve_baselines(problem: Placement, run: Run) -> Outcome:
     """The list schedulers, and a common measure of all times.
@@ -107,9 +104,7 @@ def workers(problem: Placement, _run: Run) -> list[Worker]:
     ]
     if problem.transfers == "delay":
         steps.append(Steps("tabu", solve_tabu, problem))
-    if len(problem.graph.operators) <= MOST_PROGRAMMED:
-        steps += by_name(problem, "cp-sat")
-    return [*steps]
+    return [*steps, *by_name(problem, "cp-sat")]
 
 
 register_auto(

@@ -16,7 +16,9 @@ from opweave.solvers.trivial import trivial_bound
 from opweave.solvers.workers import Steps, Worker, by_name
 
 register_engines(
-    ServingFlow, "a mixed-integer program of blocks and shares of tokens", HeadStart(lower_bound=trivial_bound)
+    ServingFlow,
+    "a mixed-integer program of blocks and shares of tokens",
+    HeadStart(lower_bound=lambda problem, _: trivial_bound(problem)),
 )
 
 

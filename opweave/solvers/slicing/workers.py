@@ -37,7 +37,7 @@ def best_baseline(problem: Slicing) -> Slices | None:
     return None
 
 
-KNOWN_BEFORE = HeadStart(initial=best_baseline, lower_bound=trivial_bound)
+KNOWN_BEFORE = HeadStart(initial=best_baseline, lower_bound=lambda problem, _: trivial_bound(problem))
 
 
 register_engines(Slicing, "an integer program over cuts", KNOWN_BEFORE)

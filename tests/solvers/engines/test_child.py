@@ -82,17 +82,22 @@ def test_a_child_is_killed_when_asked_to():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="process groups")
-def test_a_child_dies_with_its_parent(tmp_path):
+@pytest.mark.parametrize("halted", [False, True])
+def test_a_child_dies_with_its_parent_also_while_it_is_halted(tmp_path, halted):
     note = tmp_path / "pid"
+    asked = "time.sleep(60) if pathlib.Path(note).exists() else False" if halted else "False"
     code = (
+        "import pathlib, time\n"
         "from tests.solvers.engines import fakes, test_child\n"
-        f"test_child.run(fakes.hang_with_a_helper, {str(note)!r})\n"
+        f"note = {str(note)!r}\n"
+        f"test_child.run(fakes.hang_with_a_helper, note, should_stop=lambda: {asked}, pauses={halted})\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
     end = time.monotonic() + 20
     while not (note.exists() and note.read_text()) and time.monotonic() < end:
         time.sleep(0.05)
+    time.sleep(0.2 if halted else 0.0)  # until it is
     parent.kill()
     parent.wait()
     assert wait_for_death(int(note.read_text()))

@@ -47,7 +47,7 @@ def test_decomposition_proves_the_optimum(seed: int) -> None:
 def test_an_unfinished_search_enters_with_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, run = layered_problem(3, 4), Run()
 
-    def tired(arrays: PlacementArrays, upper: float, baseline: float, budget: int) -> Found:
+    def tired(arrays: PlacementArrays, upper: float, baseline: float, budget: int, stop: object) -> Found:
         found = search_module(arrays, upper, baseline, 1)
         assert not found.proved or found.makespan <= upper
         return found

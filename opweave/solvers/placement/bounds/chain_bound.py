@@ -6,7 +6,7 @@ The shortest path over the devices of the milestones, with the windows' bounds a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,14 +72,14 @@ class Block:
         sized = inner <= LARGEST_SEARCHED if exact else self.size <= LARGEST_RELAXED
         return sized and inner > 0 and self.levels[a, b] < 1 + exact and bool(np.isfinite(self.values[a, b]))
 
-    def lift(self, a: int, b: int, time_limit: float, *, exact: bool) -> None:
-        """Raise a pair by a linear program, or by a search, within some seconds."""
+    def lift(self, a: int, b: int, time_limit: float, stop: Callable[[float], bool], *, exact: bool) -> None:
+        """Raise a pair by a linear program, or by a search that asks whether to stop, within some seconds."""
         arrays, cells, known = self.window.fixed(a, b), self.window.cells(a, b), float(self.values[a, b])
         alone = shortest_alone(arrays)
         value = ceiling = max(alone if np.isfinite(alone) else serial_length(arrays), known)
         builder = Builder(self.window, self.branches, a, b, known, ceiling)
         if exact:
-            found = search_module(arrays, ceiling, known, nodes_within(time_limit, len(arrays.seconds)))
+            found = search_module(arrays, ceiling, known, nodes_within(time_limit, len(arrays.seconds)), stop)
             value = min(ceiling, found.makespan) if found.proved else found.bound
         elif builder.possible:
             value = builder.bound(time_limit)
