@@ -71,11 +71,9 @@ def test_workers_rest_until_they_are_called_back() -> None:
     plan, other = Steps("plan", plan_of(5), PROBLEM), Steps("other", lambda _, run: run.proved(4, "other"), PROBLEM)
     portfolio, run = Portfolio([plan, other]), Run(time_limit=20.0)
     portfolio.rest([other])
-    assert not portfolio.work(run)
-    assert (run.objective, run.bound) == (5, None)
+    assert (portfolio.work(run), run.objective, run.bound) == (False, 5, None)
     portfolio.rest([])
-    assert not portfolio.work(run)
-    assert run.bound == 4
+    assert (portfolio.work(run), run.bound) == (False, 4)
 
 
 def test_time_follows_gain() -> None:

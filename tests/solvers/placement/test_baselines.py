@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -5,8 +6,8 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import lower
 from opweave.problems.constraints import MaxDevices, Separate
 from opweave.solvers.placement.arrays import arrays_of, order_by, order_of_graph, upward_rank
-from opweave.solvers.placement.baselines import RULES, fill, heft, one_device
-from opweave.solvers.placement.plans import fits, solution_of
+from opweave.solvers.placement.baselines import RULES, drawn_fill, fill, heft, one_device
+from opweave.solvers.placement.plans import fits, plan_of, solution_of
 from opweave.solvers.registry import find_solver
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Run
@@ -57,7 +58,11 @@ def test_every_plan_passes_the_referee(rule, problem):
     assert judged.objective == pytest.approx(plan.makespan)
 
 
-@pytest.mark.parametrize("rule", [fill, heft])
+def drawn(instance, arrays):
+    return plan_of(arrays, order_of_graph(arrays), drawn_fill(instance, arrays, np.random.default_rng(1)))
+
+
+@pytest.mark.parametrize("rule", [fill, drawn, heft])
 def test_tight_memory_is_never_exceeded(rule):
     problem = layered(300, memory=4600)  # 4 x 4,600 for about 15,000 bytes: no single device is enough
     instance, arrays, plan = build(rule, problem)
@@ -80,8 +85,7 @@ def test_fill_follows_the_file():
 
 
 def test_published_upward_ranks():
-    problem = topcuoglu()
-    arrays = arrays_of(lower(problem), problem)
+    _, arrays, _ = build(heft, topcuoglu())
     published = [108, 77, 80, 80, 69, 63.333, 42.667, 35.667, 44.333, 14.667]
     assert upward_rank(arrays) == pytest.approx(published, abs=1e-3)
 
