@@ -95,7 +95,7 @@ class Portfolio:
         The first worker begins whatever the time, since it finds a plan at once where there is one.
         """
         while self.outcome is None and (self._seats[0].spent == 0.0 or not run.should_stop()):
-            if self._later and sum(seat.idle for seat in self._left) >= MEMORY * run.elapsed() * bool(self._left):
+            if self._later and all(seat.idle > MEMORY * run.elapsed() for seat in self._left):
                 seat = Seat(Portfolio(self._later), turn=min((each.turn for each in self._left), default=0.0))
                 self._seats, self._left, self._later = [*self._seats, seat], [*self._left, seat], ()
             if not self._left:
