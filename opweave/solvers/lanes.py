@@ -214,7 +214,7 @@ class Lanes:
     left
         The lanes that are still at work.
     heard
-        The numbers of those that have reported.
+        The numbers of those that have reported, without those that failed afterwards.
     """
 
     problem: Problem[Any, Any]
@@ -260,10 +260,11 @@ class Lanes:
                 self._hand_out(lane, run)
             else:
                 self._give_up(lane)
+                self.heard.add(lane.number)  # what it had to prove is done
         return None
 
     def complete(self) -> bool:
-        """Whether all lanes have begun, and none was given up."""
+        """Whether all lanes have begun and are at work, or have done."""
         return len(self.heard) == self.count - 1
 
     def close(self) -> None:
@@ -275,9 +276,7 @@ class Lanes:
         lane.failures += 1
         logger.warning("a lane failed (%d of %d): %s", lane.failures, TRIES, error)
         self._give_up(lane)
-        if lane.failures == TRIES:
-            self.heard.discard(lane.number)
-        else:
+        if lane.failures < TRIES:
             lane.executor = self.make()
             self.left.append(lane)
             self._hand_out(lane, run)
@@ -299,6 +298,7 @@ class Lanes:
         if lane.future is not None:
             lane.future.cancel()
         self.left.remove(lane)
+        self.heard.discard(lane.number)
         if isinstance(lane.executor, Process):
             lane.executor.shutdown(wait=not lane.failures)
 

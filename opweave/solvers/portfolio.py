@@ -98,16 +98,16 @@ class Portfolio:
             if self._later and all(seat.idle > MEMORY * run.elapsed() for seat in self._left):
                 seat = Seat(Portfolio(self._later), turn=min((each.turn for each in self._left), default=0.0))
                 self._seats, self._left, self._later = [*self._seats, seat], [*self._left, seat], ()
-            if not self._left:
-                return False
-            if run.elapsed() >= until:
-                return True
+            if not self._left or run.elapsed() >= until:
+                return bool(self._left)
             self._slice(self._next(run), run, until)
         return False
 
     def rest(self, workers: Sequence[Worker]) -> None:
         """Let these workers rest until they are no longer among those that rest."""
-        every = self._left + self._resting
+        every, least = self._left + self._resting, min((seat.turn for seat in self._left), default=0.0)
+        for seat in self._resting:  # they are owed nothing for their rest
+            seat.turn = max(seat.turn, least)
         self._resting = [seat for seat in every if seat.worker in workers]
         self._left = [seat for seat in every if seat.worker not in workers]
 

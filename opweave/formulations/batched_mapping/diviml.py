@@ -211,12 +211,12 @@ class DiviML(PyomoFormulation[BatchedMapping, BatchedSchedule], ClusterFormulati
         early, late, other = (i, j, 1 - m.d[i, j, u]) if first else (j, i, m.d[i, j, u])
         return m.s[early, u] + m.lasts[early, u] <= m.s[late, u] + m.M * other
 
-    def read(self, m: ConcreteModel) -> BatchedSchedule:
+    def read(self, model: ConcreteModel) -> BatchedSchedule:
         """The devices and order of the values, with exact times."""
-        taken = [[[m.x[i, u, n].value or 0.0 for u in m.DEVICES] for n in m.INPUTS] for i in m.TASKS]
-        where = np.asarray(taken).reshape(len(m.data.names), m.data.batch, -1).argmax(axis=2)
-        start = m.unit * np.asarray([[m.s[i, u].value or 0.0 for u in m.DEVICES] for i in m.TASKS])
-        return retimed(m.data, where, start, release=start if self.context.extended else None)
+        taken = [[[model.x[i, u, n].value or 0.0 for u in model.DEVICES] for n in model.INPUTS] for i in model.TASKS]
+        where = np.asarray(taken).reshape(len(model.data.names), model.data.batch, -1).argmax(axis=2)
+        start = model.unit * np.asarray([[model.s[i, u].value or 0.0 for u in model.DEVICES] for i in model.TASKS])
+        return retimed(model.data, where, start, release=start if self.context.extended else None)
 
     def begin(self, model: ConcreteModel, solution: BatchedSchedule) -> None:
         """Set devices and sizes. Starts stay open: batches of a known schedule may run earlier than (3) allows."""

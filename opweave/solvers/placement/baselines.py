@@ -33,6 +33,7 @@ from opweave.solvers.placement.arrays import (
     PORT_TENSOR,
     PlacementArrays,
     arrays_of,
+    mean_seconds,
     order_by,
     order_of_graph,
     upward_rank,
@@ -104,10 +105,16 @@ def drawn_fill(instance: PlacementInstance, arrays: PlacementArrays, rng: np.ran
     kept = np.maximum(0.0, 2.0 * rng.random(len(arrays.capacity)) - 1.0)
     first = room._replace(capacity=arrays.capacity - (arrays.capacity * kept).astype(np.int64))
     drawn = np.exp(SPREAD * rng.standard_normal(len(kept)))
-    fastest = np.argsort(drawn * np.where(able, arrays.seconds, 0.0).sum(axis=0)).tolist()
+    fastest = np.argsort(drawn * work_of(arrays)).tolist()
     device = np.full(len(order), -1, dtype=np.int64)
     turns = [(each, k) for each in (first, room) for k in fastest]
     return device if _fill_in_order(turns, able, order, device) < 0 else None
+
+
+def work_of(arrays: PlacementArrays) -> FloatArray:
+    """Seconds of all operators on every device; one that it cannot run counts as on average. Shape (devices,)."""
+    able = np.isfinite(arrays.seconds)
+    return np.asarray(np.where(able, arrays.seconds, mean_seconds(arrays)[:, None]).sum(axis=0))
 
 
 def _fill_in_order(turns: list[tuple[ClusterRoom, int]], able: BoolArray, order: IntArray, device: IntArray) -> int:

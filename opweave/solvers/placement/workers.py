@@ -23,7 +23,7 @@ from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.auto import register_auto
 from opweave.solvers.placement.arrays import arrays_of, order_of_graph
-from opweave.solvers.placement.baselines import drawn_fill
+from opweave.solvers.placement.baselines import drawn_fill, work_of
 from opweave.solvers.placement.bounds.area import quick_bounds
 from opweave.solvers.placement.cooling import cool_down, solve_local
 from opweave.solvers.placement.decompose import Chained, solve_decompose, solve_prices
@@ -73,8 +73,7 @@ def solve_fills(problem: Placement, run: Run) -> Outcome:
     """
     search, rng, tries = empty_search(problem, run), np.random.default_rng(run.seed), 0
     arrays = search.arrays
-    fastest = int(np.argmin(np.where(np.isfinite(arrays.seconds), arrays.seconds, 0.0).sum(axis=0)))
-    binds = not fits(arrays, np.full(len(arrays.seconds), fastest))
+    binds = not fits(arrays, np.full(len(arrays.seconds), int(np.argmin(work_of(arrays)))))
     run.enter("fills")
     while binds and not run.should_stop() and (run.time_limit is not None or tries < UNTIMED_FILLS):
         device, tries = drawn_fill(search.instance, arrays, rng), tries + 1
