@@ -91,7 +91,8 @@ def play(given: Round) -> Report:
     """Work on a lane for a round; runs in another process."""
     key = (given.solve, given.lane)
     if key not in _HELD:
-        run = Run(time_limit=given.left, gap=given.gap, seed=given.seed + SEEDS_APART * given.lane)
+        seed = given.seed + SEEDS_APART * given.lane
+        run = Run(time_limit=given.left, gap=given.gap, seed=seed, lane=given.lane)
         workers = given.workers(pickle.loads(given.problem), run)  # pickled by the process that hands out the rounds
         _HELD[key] = run, Portfolio(*divided(workers, given.lane, given.lanes))
     while len(_HELD) > MOST_HELD:
@@ -113,20 +114,18 @@ def play(given: Round) -> Report:
 
 
 def divided(workers: Sequence[Worker], lane: int, lanes: int) -> tuple[list[Worker], list[Worker]]:
-    """The workers of a lane other than the first, and the searches that join them later.
-
-    The first worker, which finds a plan, is in all.
+    """The workers of a lane other than the first, and those among them that the first lane has, too.
 
     Examples
     --------
     >>> from opweave.solvers.workers import Steps
     >>> workers = [Steps(name, print, None, seeded=name.islower()) for name in "abCDe"]
     >>> [[worker.name for worker in part] for part in divided(workers, 1, 3)]
-    [['a', 'C'], ['b', 'e']]
+    [['a', 'b', 'C', 'e'], ['a', 'b', 'e']]
     """
-    proofs = [worker for worker in workers[1:] if not worker.seeded][lane - 1 :: lanes - 1]
-    searches = [worker for worker in workers[1:] if worker.seeded]
-    return ([workers[0], *proofs], searches) if proofs else ([workers[0], *searches], [])
+    searches = [worker for worker in workers if worker.seeded or worker is workers[0]]
+    proofs = [worker for worker in workers if worker not in searches][lane - 1 :: lanes - 1]
+    return [worker for worker in workers if worker in searches or worker in proofs], searches
 
 
 class Process(Executor):
@@ -318,6 +317,7 @@ def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Out
     proofs = [worker for worker in own[1:] if not worker.seeded]
     try:
         lanes.start(run)
+        run.lane = 0 if lanes.left else None
         while more or lanes.left:
             portfolio.rest(proofs if lanes.complete() else ())
             until = run.elapsed() + LOOK_SECONDS

@@ -76,17 +76,16 @@ class Portfolio:
     ----------
     workers
         In the order in which a sensible person would try them.
-    later
-        Workers that share the time of one as soon as the others have done, or have gained nothing for long.
+    elsewhere
+        Those among them that have all of the time of another lane, too, which counts for their shares.
     """
 
     name, seeded = "portfolio", True
 
-    def __init__(self, workers: Iterable[Worker], later: Sequence[Worker] = ()) -> None:
-        self._seats = [Seat(worker) for worker in workers]
+    def __init__(self, workers: Iterable[Worker], elsewhere: Sequence[Worker] = ()) -> None:
+        self._seats, self._elsewhere = [Seat(worker) for worker in workers], elsewhere
         self._left = list(self._seats)
         self._resting: list[Seat] = []
-        self._later = later
         self.outcome: Outcome | None = None
 
     def work(self, run: Run, until: float = math.inf) -> bool:
@@ -95,9 +94,6 @@ class Portfolio:
         The first worker begins whatever the time, since it finds a plan at once where there is one.
         """
         while self.outcome is None and (self._seats[0].spent == 0.0 or not run.should_stop()):
-            if self._later and all(seat.idle > MEMORY * run.elapsed() for seat in self._left):
-                seat = Seat(Portfolio(self._later), turn=min((each.turn for each in self._left), default=0.0))
-                self._seats, self._left, self._later = [*self._seats, seat], [*self._left, seat], ()
             if not self._left or run.elapsed() >= until:
                 return bool(self._left)
             self._slice(self._next(run), run, until)
@@ -139,6 +135,9 @@ class Portfolio:
         seconds = max(run.elapsed() - began, 1e-6)
         seat.book(seconds, _gained(before, _standing(run)))
         seat.turn += seconds / self._share(seat, run)
+        both = [each for each in self._left if each.worker in self._elsewhere]
+        for each in both:  # the other lane divides its time among them by their shares
+            each.turn += seconds / sum(self._share(other, run) for other in both)
         if not left:
             self._left.remove(seat)
             outcome = seat.worker.outcome or Outcome()

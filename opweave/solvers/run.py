@@ -145,6 +145,8 @@ class Run:
         Called by :meth:`should_stop`: it lets other workers work. None for a solver that works alone.
     outer, lift, exact
         For a sub-problem (:meth:`child`): the run of the whole.
+    lane
+        Its number, if there are several (:mod:`~opweave.solvers.lanes`), so that each can do another part.
     """
 
     time_limit: float | None = None
@@ -166,6 +168,7 @@ class Run:
     outer: Run | None = None
     lift: Lift | None = None
     exact: bool = False
+    lane: int | None = None
 
     def as_worker(self, name: str, rest: Callable[[], None] | None = None, options: Mapping[str, Setting] = {}) -> Run:
         """The run as one worker sees it: the same findings, with options and limits of the worker's own."""

@@ -23,7 +23,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
-from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, footprints, peak, with_arcs
+from opweave.solvers.memory_ordering.arrays import BACKWARD, FORWARD, OrderingArrays, arrays_of, footprints, peak, with_arcs
 from opweave.solvers.memory_ordering.baselines import definition, starting_orders
 from opweave.solvers.memory_ordering.bounds import least_increase, step_bound, upper_keys
 from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, least_live, sides_around, unavoidable
@@ -287,6 +287,10 @@ class PeakSearch:
         self.adopt()
         return stop or self.closed or self.hopeless
 
+    def stale(self, target: int) -> bool:
+        """Whether another lane has decided a target, or no time is left."""
+        return self.run.should_stop() or (self.run.bound or 0) > target or (self.run.objective or self.peak) <= target
+
     def _divide(self, budget: int) -> None:
         """Decide targets in the middle and at the quarters of the gap, until none of them can be decided."""
         quarters = [1, 3, 2]
@@ -326,11 +330,12 @@ class PeakSearch:
         return decision.answer != UNDECIDED
 
     def _decide(self, arrays: OrderingArrays, target: int, budget: int) -> Decision:
-        """Search from both ends; an order that is found is considered as the incumbent."""
-        decision = Decision(UNDECIDED, None, None)
-        for sign in (self.lucky_sign, -self.lucky_sign):
-            if decision.answer == UNDECIDED and not self.run.should_stop():
-                decision = decide(arrays, target, sign, budget, self.run.should_stop)
+        """Search from both ends, or from that of this lane; an order that is found is considered as the incumbent."""
+        decision, lane = Decision(UNDECIDED, None, None), self.run.lane
+        ends = (self.lucky_sign, -self.lucky_sign) if lane is None else (BACKWARD if lane % 2 == 0 else FORWARD,)
+        for sign in ends:
+            if decision.answer == UNDECIDED and not self.stale(target):
+                decision = decide(arrays, target, sign, budget, lambda: self.stale(target))
                 self.lucky_sign = -sign if decision.answer == UNDECIDED else sign
         if decision.order is not None:
             self.consider(decision.order)
