@@ -23,7 +23,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
-from opweave.solvers.memory_ordering.arrays import BACKWARD, FORWARD, OrderingArrays, arrays_of, footprints, peak, with_arcs
+from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, footprints, peak, with_arcs
 from opweave.solvers.memory_ordering.baselines import definition, starting_orders
 from opweave.solvers.memory_ordering.bounds import least_increase, step_bound, upper_keys
 from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, least_live, sides_around, unavoidable
@@ -250,41 +250,36 @@ class PeakSearch:
             self.consider(better)
 
     def search(self, most_states: int) -> bool:
-        """Search with growing budgets; return whether the gap closed or time ran out."""
+        """Search with growing budgets; return whether the gap closed or time ran out.
+
+        If there are several lanes, the first one decides targets inside the gap, the others those near the incumbent.
+        """
         self.run.enter("state search")
         words = (self.instance.operators + 63) // 64
         most = min(most_states, SEARCHED_BYTES // (24 * words + 100))
-        budget = min(FIRST_BUDGET, most)
-        while True:
-            self._probe(self.bound, budget)
-            self._divide(budget)
-            self._undercut(budget)
-            if self.settled():
-                return True
-            if budget == most:
-                return False
-            budget = min(2 * budget, most)
-
-    def adopt(self) -> None:
-        """Take over a better order and a better bound that others have reported to the run."""
-        if self.run.best is not None and self.run.objective is not None and self.run.objective < self.peak:
-            self.consider(self.instance.positions(self.run.best))  # type: ignore[arg-type]
-        if self.run.bound is not None and self.run.bound > self.bound:
-            self.bound, self.bounding_operator = min(int(self.run.bound), self.peak), None
+        budget = 0
+        while budget < most and not self.settled():
+            budget = min(max(2 * budget, FIRST_BUDGET), most)
+            if not self.run.lane:
+                self._divide(budget)
+            if self.run.lane != 0:
+                self._undercut(budget)
+        return self.settled()
 
     def prepare(self) -> bool:
         """Run everything before the search; return whether nothing is left to do, or no time."""
         self.start()
-        if not (self.closed or self.run.should_stop()):
-            self.cut()  # runs first, since it names the operator that makes a limit infeasible
-        if not self.settled():
-            self.polish()
+        self.cut()  # runs first, since it names the operator that makes a limit infeasible
+        self.polish()
         return self.settled()
 
     def settled(self) -> bool:
-        """Whether nothing is left to do, or no time is left."""
+        """Whether nothing is left to do, or no time is left, with what others have reported to the run."""
         stop = self.run.should_stop()
-        self.adopt()
+        if self.run.best is not None and self.run.objective is not None and self.run.objective < self.peak:
+            self.consider(self.instance.positions(self.run.best))  # type: ignore[arg-type]
+        if self.run.bound is not None and self.run.bound > self.bound:
+            self.bound, self.bounding_operator = min(int(self.run.bound), self.peak), None
         return stop or self.closed or self.hopeless
 
     def stale(self, target: int) -> bool:
@@ -292,17 +287,21 @@ class PeakSearch:
         return self.run.should_stop() or (self.run.bound or 0) > target or (self.run.objective or self.peak) <= target
 
     def _divide(self, budget: int) -> None:
-        """Decide targets in the middle and at the quarters of the gap, until none of them can be decided."""
-        quarters = [1, 3, 2]
+        """Decide the bound, then targets in the middle and at the quarters of the gap, until none can be decided."""
+        quarters = [1, 3, 2, 0]
         while quarters and not self.settled():
             target = self.bound + quarters.pop() * (self.peak - self.bound) // 4
             if self._probe(target, budget):
                 quarters = [1, 3, 2]
 
     def _undercut(self, budget: int) -> None:
-        """Decide the target just below the incumbent, and repeat while that improves the incumbent."""
-        while not self.settled() and self._tighten(self.peak - self.granularity, budget):
-            pass
+        """Decide the target just below the incumbent, farther below it after each success, until that fails."""
+        steps, decided = 1, True
+        while (decided or steps > 1) and not self.settled():
+            steps, before = steps if decided else 1, self.peak
+            target = self.peak - steps * self.granularity
+            decided = self._tighten(max(target, self.bound) if steps > 1 else target, budget)
+            steps = 2 * steps if self.peak < before else max(1, steps // 2)
 
     def _probe(self, target: int, budget: int) -> bool:
         """Search at a target from both ends; return whether it was decided."""
@@ -330,10 +329,9 @@ class PeakSearch:
         return decision.answer != UNDECIDED
 
     def _decide(self, arrays: OrderingArrays, target: int, budget: int) -> Decision:
-        """Search from both ends, or from that of this lane; an order that is found is considered as the incumbent."""
-        decision, lane = Decision(UNDECIDED, None, None), self.run.lane
-        ends = (self.lucky_sign, -self.lucky_sign) if lane is None else (BACKWARD if lane % 2 == 0 else FORWARD,)
-        for sign in ends:
+        """Search from both ends; an order that is found is considered as the incumbent."""
+        decision = Decision(UNDECIDED, None, None)
+        for sign in (self.lucky_sign, -self.lucky_sign):
             if decision.answer == UNDECIDED and not self.stale(target):
                 decision = decide(arrays, target, sign, budget, lambda: self.stale(target))
                 self.lucky_sign = -sign if decision.answer == UNDECIDED else sign
