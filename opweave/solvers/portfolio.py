@@ -70,7 +70,7 @@ class Seat:
 
 
 class Portfolio:
-    """Workers that share the time of one run; together they are a worker, too.
+    """Workers that share the time of one run.
 
     Parameters
     ----------
@@ -79,8 +79,6 @@ class Portfolio:
     elsewhere
         Those among them that have all of the time of another lane, too, which counts for their shares.
     """
-
-    name, seeded = "portfolio", True
 
     def __init__(self, workers: Iterable[Worker], elsewhere: Sequence[Worker] = ()) -> None:
         self._seats, self._elsewhere = [Seat(worker) for worker in workers], elsewhere
