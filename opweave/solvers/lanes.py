@@ -36,8 +36,11 @@ Value = TypeVar("Value")
 Workers = Callable[[Any, Run], Sequence[Worker]]
 """Makes the workers of a problem; a function of a module, so that other processes can import it."""
 
-ROUND, LONGEST_SECONDS = 0.1, 2.0
+ROUND, LONGEST_SECONDS = 0.05, 2.0
 """A round lasts a share of the time so far, so that news is never old; at least a slice, at most some seconds."""
+
+AHEAD = 2
+"""Rounds of a lane that its process has at once, so that it need not wait until the first lane looks for its report."""
 
 LOOK_SECONDS = 0.03
 """Seconds after which the first lane looks again for reports of the others."""
@@ -100,13 +103,10 @@ def play(given: Round) -> Report:
     run, portfolio = _HELD[key]
     run.worker = "elsewhere"
     if given.found is not None:
-        run.found(given.found.solution, given.found.objective)
+        portfolio.heard(run.found(given.found.solution, given.found.objective))
     if given.bound is not None:
         run.proved(*given.bound)
     more = portfolio.work(run, run.elapsed() + given.seconds)
-    if not more:
-        del _HELD[key]
-        portfolio.close()
     found = run.candidates[-1] if run.candidates else None
     who = next((each.worker for each in reversed(run.findings.incumbents) if each.worker != "elsewhere"), "")
     bound = None if run.bound is None else (run.bound, run.findings.bound_source or "")
@@ -191,11 +191,11 @@ def carry_out(call: tuple[Callable[..., object], Sequence[Any], dict[str, Any]],
 
 @dataclass(eq=False)
 class Lane:
-    """A lane elsewhere: the executor that carries it out, and the round that is under way."""
+    """A lane elsewhere: the executor that carries it out, and its rounds that are under way, the oldest first."""
 
     number: int
     executor: Executor
-    future: Future[Report] | None = None
+    futures: list[Future[Report]] = field(default_factory=list)
     failures: int = 0
 
 
@@ -239,10 +239,10 @@ class Lanes:
     def exchange(self, run: Run) -> Outcome | None:
         """Take in what lanes report and hand out their next rounds; how the solve ended, if one has ended it."""
         for lane in list(self.left):
-            if lane.future is None or not lane.future.done():
+            if not lane.futures[0].done():
                 continue
             try:
-                report = lane.future.result()
+                report = lane.futures.pop(0).result()
             except BaseException as error:  # a killed worker, a cancelled task: each executor has its own exceptions
                 self._failed(lane, error, run)
                 continue
@@ -281,21 +281,22 @@ class Lanes:
             self._hand_out(lane, run)
 
     def _hand_out(self, lane: Lane, run: Run) -> None:
-        left = run.remaining() or 0.0
+        left, most = run.remaining() or 0.0, AHEAD if isinstance(lane.executor, Process) else 1
         seconds = min(max(SLICE, ROUND * run.elapsed()), LONGEST_SECONDS, left)
         found = run.candidates[-1] if run.candidates else None
         bound = None if run.bound is None else (run.bound, run.findings.bound_source or "")
         what = self._solve, self._packed, self.workers, lane.number, self.count
         given = Round(*what, run.seed, run.gap, seconds, left, found, bound)
         try:
-            lane.future = lane.executor.submit(play, given)
+            while len(lane.futures) < most:
+                lane.futures.append(lane.executor.submit(play, given))
         except Exception as error:  # a broken executor may raise anything
             logger.warning("a lane cannot be handed out: %s", error)
             self._give_up(lane)
 
     def _give_up(self, lane: Lane) -> None:
-        if lane.future is not None:
-            lane.future.cancel()
+        while lane.futures:
+            lane.futures.pop().cancel()
         self.left.remove(lane)
         self.heard.discard(lane.number)
         if isinstance(lane.executor, Process):

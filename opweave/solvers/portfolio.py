@@ -105,6 +105,12 @@ class Portfolio:
         self._resting = [seat for seat in every if seat.worker in workers]
         self._left = [seat for seat in every if seat.worker not in workers]
 
+    def heard(self, better: bool) -> None:
+        """Take note of a plan from elsewhere."""
+        for seat in self._left:
+            if better and seat.worker in self._elsewhere:
+                seat.idle = 0.0
+
     def close(self) -> None:
         """End all workers."""
         for seat in self._seats:
@@ -134,8 +140,10 @@ class Portfolio:
         seat.book(seconds, _gained(before, _standing(run)))
         seat.turn += seconds / self._share(seat, run)
         both = [each for each in self._left if each.worker in self._elsewhere]
-        for each in both:  # the other lane divides its time among them by their shares
-            each.turn += seconds / sum(self._share(other, run) for other in both)
+        shares = [self._share(each, run) for each in both]
+        for each, share in zip(both, shares, strict=True):  # the other lane divides its time among them by their shares
+            each.turn += seconds / sum(shares)
+            each.idle += seconds * share / sum(shares)
         if not left:
             self._left.remove(seat)
             outcome = seat.worker.outcome or Outcome()

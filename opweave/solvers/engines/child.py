@@ -34,7 +34,7 @@ POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
 LOG_CHARACTERS = 400
 
-MOST_KEPT = 2
+MOST_KEPT = 3
 """Children that are kept for further calls; each may hold some hundred megabytes."""
 
 PACKAGE_FOLDER = str(Path(__file__).parents[3])
