@@ -7,7 +7,8 @@ A task that fails, or whose process dies, is handed out again.
 
 Workers whose work does not depend on the seed, such as those that prove bounds, are divided among the other lanes, so
 that nothing is done twice: they rest in the first lane once the others have reported, and searches have all of its
-time. The other lanes search, too, each with another seed, where they have nothing to prove or prove nothing new.
+time. The other lanes search, too, each with another seed, in the time that searches would have beyond that of the first
+lane if all lanes shared their time as one does.
 """
 
 from __future__ import annotations
@@ -94,18 +95,14 @@ def play(given: Round) -> Report:
     """Work on a lane for a round; runs in another process."""
     key = (given.solve, given.lane)
     if key not in _HELD:
-        seed = given.seed + SEEDS_APART * given.lane
-        run = Run(time_limit=given.left, gap=given.gap, seed=seed, lane=given.lane)
+        run = Run(time_limit=given.left, gap=given.gap, seed=given.seed, lane=given.lane)
         workers = given.workers(pickle.loads(given.problem), run)  # pickled by the process that hands out the rounds
-        _HELD[key] = run, Portfolio(*divided(workers, given.lane, given.lanes))
+        _HELD[key] = run, Portfolio(divided(workers, given.lane, given.lanes), searched=True)
     while len(_HELD) > MOST_HELD:
         _HELD.popitem(last=False)[1][1].close()
     run, portfolio = _HELD[key]
     run.worker = "elsewhere"
-    if given.found is not None:
-        portfolio.heard(run.found(given.found.solution, given.found.objective))
-    if given.bound is not None:
-        run.proved(*given.bound)
+    portfolio.heard(better=told(run, given.found, given.bound))
     more = portfolio.work(run, run.elapsed() + given.seconds)
     found = run.candidates[-1] if run.candidates else None
     who = next((each.worker for each in reversed(run.findings.incumbents) if each.worker != "elsewhere"), "")
@@ -113,19 +110,25 @@ def play(given: Round) -> Report:
     return Report(found, who, bound, portfolio.outcome, more)
 
 
-def divided(workers: Sequence[Worker], lane: int, lanes: int) -> tuple[list[Worker], list[Worker]]:
-    """The workers of a lane other than the first, and those among them that the first lane has, too.
+def told(run: Run, found: Found | None, bound: tuple[int | float, str] | None) -> bool:
+    """Report what is known elsewhere; whether the plan is the best so far."""
+    if bound is not None:
+        run.proved(*bound)
+    return found is not None and run.found(found.solution, found.objective)
+
+
+def divided(workers: Sequence[Worker], lane: int, lanes: int) -> list[Worker]:
+    """The workers of a lane other than the first: the one that finds a plan, all searches and a share of the proofs.
 
     Examples
     --------
     >>> from opweave.solvers.workers import Steps
     >>> workers = [Steps(name, print, None, seeded=name.islower()) for name in "abCDe"]
-    >>> [[worker.name for worker in part] for part in divided(workers, 1, 3)]
-    [['a', 'b', 'C', 'e'], ['a', 'b', 'e']]
+    >>> [worker.name for worker in divided(workers, 1, 3)]
+    ['a', 'b', 'C', 'e']
     """
-    searches = [worker for worker in workers if worker.seeded or worker is workers[0]]
-    proofs = [worker for worker in workers if worker not in searches][lane - 1 :: lanes - 1]
-    return [worker for worker in workers if worker in searches or worker in proofs], searches
+    proofs = [worker for worker in workers[1:] if not worker.seeded][lane - 1 :: lanes - 1]
+    return [worker for worker in workers if worker.seeded or worker is workers[0] or worker in proofs]
 
 
 class Process(Executor):
@@ -248,11 +251,7 @@ class Lanes:
                 continue
             lane.failures = 0
             self.heard.add(lane.number)
-            mine = run.as_worker(report.worker)
-            if report.found is not None:
-                mine.found(report.found.solution, report.found.objective)
-            if report.bound is not None:
-                mine.proved(*report.bound)
+            told(run.as_worker(report.worker), report.found, report.bound)
             if report.outcome is not None:
                 return report.outcome
             if report.more:
@@ -261,10 +260,6 @@ class Lanes:
                 self._give_up(lane)
                 self.heard.add(lane.number)  # what it had to prove is done
         return None
-
-    def complete(self) -> bool:
-        """Whether all lanes have begun and are at work, or have done."""
-        return len(self.heard) == self.count - 1
 
     def close(self) -> None:
         """End the lanes."""
@@ -286,7 +281,7 @@ class Lanes:
         found = run.candidates[-1] if run.candidates else None
         bound = None if run.bound is None else (run.bound, run.findings.bound_source or "")
         what = self._solve, self._packed, self.workers, lane.number, self.count
-        given = Round(*what, run.seed, run.gap, seconds, left, found, bound)
+        given = Round(*what, run.seed + SEEDS_APART * lane.number, run.gap, seconds, left, found, bound)
         try:
             while len(lane.futures) < most:
                 lane.futures.append(lane.executor.submit(play, given))
@@ -320,7 +315,7 @@ def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Out
         lanes.start(run)
         run.lane = 0 if lanes.left else None
         while more or lanes.left:
-            portfolio.rest(proofs if lanes.complete() else ())
+            portfolio.rest(proofs if len(lanes.heard) == count - 1 else ())
             until = run.elapsed() + LOOK_SECONDS
             more = portfolio.work(run, until)
             if run.should_stop() or portfolio.outcome is not None:

@@ -76,12 +76,12 @@ class Portfolio:
     ----------
     workers
         In the order in which a sensible person would try them.
-    elsewhere
-        Those among them that have all of the time of another lane, too, which counts for their shares.
+    searched
+        Whether searches have all of the time of another lane, too, which counts for their shares.
     """
 
-    def __init__(self, workers: Iterable[Worker], elsewhere: Sequence[Worker] = ()) -> None:
-        self._seats, self._elsewhere = [Seat(worker) for worker in workers], elsewhere
+    def __init__(self, workers: Iterable[Worker], *, searched: bool = False) -> None:
+        self._seats, self._searched = [Seat(worker) for worker in workers], searched
         self._left = list(self._seats)
         self._resting: list[Seat] = []
         self.outcome: Outcome | None = None
@@ -105,11 +105,10 @@ class Portfolio:
         self._resting = [seat for seat in every if seat.worker in workers]
         self._left = [seat for seat in every if seat.worker not in workers]
 
-    def heard(self, better: bool) -> None:
-        """Take note of a plan from elsewhere."""
+    def heard(self, *, better: bool) -> None:
+        """Take note of a report from elsewhere: a better plan is a gain of the searches."""
         for seat in self._left:
-            if better and seat.worker in self._elsewhere:
-                seat.idle = 0.0
+            seat.idle = 0.0 if better and seat.worker.seeded else seat.idle
 
     def close(self) -> None:
         """End all workers."""
@@ -139,7 +138,7 @@ class Portfolio:
         seconds = max(run.elapsed() - began, 1e-6)
         seat.book(seconds, _gained(before, _standing(run)))
         seat.turn += seconds / self._share(seat, run)
-        both = [each for each in self._left if each.worker in self._elsewhere]
+        both = [each for each in self._left if self._searched and each.worker.seeded]
         shares = [self._share(each, run) for each in both]
         for each, share in zip(both, shares, strict=True):  # the other lane divides its time among them by their shares
             each.turn += seconds / sum(shares)
