@@ -6,7 +6,8 @@ Each step runs only if the steps before it left a gap between incumbent and boun
 2. the largest L2 bound, evaluated lazily;
 3. min-cut local search on the best starts;
 4. with growing budgets, in turn: searches at the bound (a refusal raises the bound to the least refused footprint),
-   inside the gap, and just below the incumbent, there with the precedences that this target forces.
+   inside the gap, and below the incumbent, farther after each success, there with the precedences that this target
+   forces.
 """
 
 from __future__ import annotations
