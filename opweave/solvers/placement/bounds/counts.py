@@ -1,8 +1,8 @@
 """Counts of ways: a milestone chain as a flow in which equal windows are counted, whatever their order.
 
-A *step* is a window with the milestone after it. A plan passes every step from device to device in one of its ways
-(:mod:`.ways`). Equal steps with equal neighbours are of one *type*; those without bytes also have equal steps with
-bytes before and after them. The integer program decides how often each way of each type is taken:
+A *step* is a window with the milestone after it, or all of them between two with bytes. A plan passes every step from
+device to device in one of its ways (:mod:`.ways`). Equal steps with equal neighbours are of one *type*. The integer
+program decides how often each way of each type is taken:
 
 * All ways of a type together are taken as often as there are such steps.
 * Between two types, a device is left as often as it is reached.
@@ -11,6 +11,7 @@ bytes before and after them. The integer program decides how often each way of e
   with it is entered in that part, from another part or from a device outside. The same holds for the whole chain.
 * A device holds no bytes of steps that begin or end on it unless it is reached. (This is implied, but not for parts of
   a device, which linear programs use.)
+* Operators outside the windows are somewhere, and messages between them and the windows need time (:mod:`.messages`).
 
 Every plan gives such counts with no more seconds and bytes than its own, so the least seconds bound all plans. The
 program does not grow with the number of equal layers, and knows whole layers, unlike prices, and all their orders at
@@ -25,13 +26,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import networkx as nx
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.linear import LinearProgram, SparseRows, minimise
+from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
+from opweave.solvers.placement.bounds.messages import ANYWHERE, Lying, add_messages, lying
+from opweave.solvers.placement.bounds.ways import Ways
 from opweave.solvers.placement.bounds.whole_bytes import Labels, undominated
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
@@ -50,55 +53,108 @@ OUTSIDE = -1
 """What stands before the first step and after the last one."""
 
 
+class Passing(NamedTuple):
+    """Ways of a step from one device to another.
+
+    Also, where the readers of operators outside are then (-1: on several devices), and least seconds of messages that
+    enter the device at the end, and leave that at the beginning.
+    """
+
+    entry: int
+    ways: Labels
+    readers: tuple[int, ...]
+    port: tuple[float, float]
+
+
+class Step(NamedTuple):
+    """Consecutive positions of the chain, one if bytes matter there, and a number that equal steps share."""
+
+    positions: range
+    number: int
+    light: bool
+
+
 def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float]) -> CountProgram | None:
     """The program of all plans shorter than ``ceiling``; None if it is too large or was not written in time.
 
     ``seconds`` says how much time is left.
     """
-    keys = _keys(whole)
-    places = _places(whole, keys)
-    around = [OUTSIDE, *places, OUTSIDE]
-    types, key_at = Counter(zip(around, around[1:], around[2:], strict=False)), dict(zip(places, keys, strict=True))
-    options, slack = dict[int, list[tuple[int, Labels]]](), whole.slack(ceiling)
-    for position, key in enumerate(keys):
-        if key not in options:
-            options[key] = _options(whole, position, ceiling, slack, seconds)
+    steps = _steps(whole)
+    around = [OUTSIDE, *(step.number for step in steps), OUTSIDE]
+    types = list(zip(around, around[1:], around[2:], strict=False))
+    options, slack = dict[int, list[Passing]](), whole.slack(ceiling)
+    for step in steps:
+        if step.number not in options:
+            light = _through(whole, step.positions, ceiling, slack) if step.light else None
+            options[step.number] = light or _options(whole, step.positions[0], ceiling, slack, seconds)
         if seconds() <= 0.0:
             return None
-    parts = [(number, a, ways) for number, (_, key, _) in enumerate(types) for a, ways in options[key_at[key]]]
-    if not parts or sum(len(ways.device) for _, _, ways in parts) > MOST_COLUMNS:
+    parts = [(number, each) for number, (_, key, _) in enumerate(Counter(types)) for each in options[key]]
+    if not parts or sum(len(each.ways.device) for _, each in parts) > MOST_COLUMNS:
         return None
-    return CountProgram(whole, types, parts, ceiling)
+    return CountProgram(whole, [step.positions for step in steps], types, parts, ceiling)
 
 
-def _keys(whole: WholeBytes) -> list[int]:
-    """Numbers of the steps of the chain; equal steps have equal numbers."""
-    chain, numbers, found = whole.chain, dict[object, int](), list[int]()
+def _steps(whole: WholeBytes) -> list[Step]:
+    """The steps of the chain: what lies between two windows or milestones with bytes is one.
+
+    Steps before the milestone after which most operators outside begin, such as an encoder's end, differ from those
+    behind it: no plan passes layers of the encoder and of the decoder in turn.
+    """
+    chain, numbers, found = whole.chain, dict[object, int](), list[Step]()
+    after, keys = Counter(each.after for step in chain.readings for each in step), list[object]()
+    border = after.most_common(1)[0][0] if after else OUTSIDE
     for position, (kind, members) in enumerate(zip(chain.blocks, chain.members, strict=True)):
         v = chain.milestones[position : position + 1]
-        inside = np.append(members, v)
-        key = (id(kind), whole.arrays.seconds[v].tobytes(), whole.own[inside].tobytes(), whole.uses[inside].tobytes())
-        found.append(numbers.setdefault(key, len(numbers)))
+        inside, seconds = np.append(members, v), whole.arrays.seconds
+        outside = [each._replace(operator=0, after=0, reader=0) for each in chain.readings[position]]
+        parts = [seconds[v], whole.own[inside], whole.uses[inside], *(part for each in outside for part in each)]
+        for each in chain.readings[position]:
+            parts += [inside == each.reader, whole.own[each.operator], np.isfinite(seconds[each.operator])]
+        light = not (kind.weight.any() or whole.own[v].any() or whole.uses[v].any() or outside)
+        joins = light and bool(found) and found[-1].light and position - 1 not in after
+        first = found.pop().positions[0] if joins else position
+        keys.append((position > border, id(kind), *(np.asarray(part).tobytes() for part in parts)))
+        number = numbers.setdefault(tuple(keys[first:]), len(numbers))
+        found.append(Step(range(first, position + 1), number, light))
     return found
 
 
-def _places(whole: WholeBytes, keys: list[int]) -> list[int]:
-    """Numbers of the steps; those without bytes differ also where the steps with bytes before or after them do.
+def _through(
+    whole: WholeBytes, positions: range, ceiling: float, slack: dict[PricedBlock, FloatArray]
+) -> list[Passing]:
+    """The shortest ways through windows without bytes, apart for those with one change of devices and with several."""
+    chain, devices, found = whole.chain, range(whole.devices), list[Passing]()
+    blocks = [chain.blocks[position] for position in positions]
+    stay, once, more = np.full((3, whole.devices, whole.devices), np.inf)
+    np.fill_diagonal(stay, 0.0)
+    for position, kind in zip(positions, blocks, strict=True):
+        own = whole.arrays.seconds[chain.milestones[position : position + 1]].sum(axis=0)
+        table = np.where(kind.block.values < slack[kind], kind.block.values, np.inf) + own
+        same = np.where(np.eye(whole.devices, dtype=np.bool_), table, np.inf)
+        change = np.where(np.isfinite(same), np.inf, table)
+        more = np.minimum(_composed(more, table), _composed(once, change))
+        once = np.minimum(_composed(once, same), _composed(stay, change))
+        stay = _composed(stay, same)
+    ports = np.asarray([[[whole.ways[kind].port(a, b) for b in devices] for a in devices] for kind in blocks])
+    ports[:, devices, devices] = np.inf
+    direct, least = ports.min(axis=0), np.stack([ports[..., 0].min(axis=(0, 1)), ports[..., 1].min(axis=(0, 2))])
+    entry, exit_ = blocks[0].block.window.entry, blocks[-1].block.window.exit
+    none, held = np.zeros((1, len(whole.sets)), dtype=np.int64), np.zeros((1, *whole.uses.shape[1:], whole.devices))
+    for a, b in product(devices if entry else (0,), devices if exit_ else (0,)):
+        apart = entry and exit_ and a != b
+        ways = ((once if apart else np.minimum(stay, once), direct[a, b]), (more, (least[0, b], least[1, a])))
+        for times, port in ways:
+            time = times[a, b : b + 1]
+            if time[0] < ceiling:
+                way = Labels(np.full(1, b), time, time, none, held > 0)
+                found.append(Passing(a, way, (), (float(port[0]), float(port[1])) if apart else (0.0, 0.0)))
+    return found
 
-    So no plan passes the attentions of all layers first, and then all that follows them.
-    """
-    chain, numbers, last = whole.chain, dict[tuple[int, ...], int](), OUTSIDE
-    light, before, after = list[bool](), list[int](), list[int]()
-    for position, kind in enumerate(chain.blocks):
-        light.append(not kind.bytes.any() and not whole.own[chain.milestones[position : position + 1]].any())
-        before.append(last)
-        last = last if light[-1] else keys[position]
-    last = OUTSIDE
-    for position in reversed(range(len(keys))):
-        after.insert(0, last)
-        last = last if light[position] else keys[position]
-    places = [(key, before[i], after[i]) if light[i] else (key,) for i, key in enumerate(keys)]
-    return [numbers.setdefault(place, len(numbers)) for place in places]
+
+def _composed(first: FloatArray, then: FloatArray) -> FloatArray:
+    """Least sums of two tables, one after the other. Shape (devices, devices)."""
+    return np.asarray((first[:, :, None] + then).min(axis=1))
 
 
 def _options(
@@ -107,22 +163,29 @@ def _options(
     ceiling: float,
     slack: dict[PricedBlock, FloatArray],
     seconds: Callable[[], float],
-) -> list[tuple[int, Labels]]:
+) -> list[Passing]:
     """The ways of a step from every device, without those that no plan shorter than the ceiling takes."""
     kind, v = whole.chain.blocks[position], whole.chain.milestones[position : position + 1]
-    window, found = kind.block.window, list[tuple[int, Labels]]()
+    window, found = kind.block.window, list[Passing]()
+    readers = [
+        np.flatnonzero(whole.chain.members[position] == each.reader)[0] for each in whole.chain.readings[position]
+    ]
     for a, b in product(*(range(whole.devices if exists else 1) for exists in (window.entry, window.exit))):
         if kind.block.values[a, b] < slack[kind][a, b]:
             ways = whole.ways[kind].within(a, b, slack[kind], CHOICES, seconds)
-            each = whole.passing(position, np.zeros(whole.devices), a, b, ways)
-            if len(v):
-                held = each.held.copy()
-                held[:, :, b] |= whole.uses[v[0]]
-                later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
-                each = each._replace(seconds=later, used=each.used + more, held=held)
-            each = each.take(each.seconds < ceiling)
-            each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
-            found.append((a, each.take(undominated(each))))
+            sole = np.where(ways.allowed.sum(axis=2) == 1, ways.allowed.argmax(axis=2), ANYWHERE)[:, readers]
+            port = whole.ways[kind].port(a, b)
+            for where in sorted(set(map(tuple, sole.tolist()))):
+                chosen = Ways(*(column[(sole == where).all(axis=1)] for column in ways))
+                each = whole.passing(position, np.zeros(whole.devices), a, b, chosen)
+                if len(v):
+                    held = each.held.copy()
+                    held[:, :, b] |= whole.uses[v[0]]
+                    later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
+                    each = each._replace(seconds=later, used=each.used + more, held=held)
+                each = each.take(each.seconds < ceiling)
+                each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
+                found.append(Passing(a, each.take(undominated(each)), where, port))
     return found
 
 
@@ -132,15 +195,21 @@ class CountProgram:
     def __init__(
         self,
         whole: WholeBytes,
-        types: Counter[tuple[int, int, int]],
-        parts: Sequence[tuple[int, int, Labels]],
+        positions: Sequence[range],
+        steps: Sequence[tuple[int, int, int]],
+        parts: Sequence[tuple[int, Passing]],
         ceiling: float,
     ) -> None:
-        self.whole, self.ceiling = whole, ceiling
-        lengths = [len(ways.device) for _, _, ways in parts]
-        self.type = np.repeat([number for number, _, _ in parts], lengths)
-        self.entry = np.repeat([a for _, a, _ in parts], lengths)
-        self.ways = Labels(*(np.concatenate(column) for column in zip(*(ways for _, _, ways in parts), strict=True)))
+        self.whole, self.ceiling, self.parts, types = whole, ceiling, parts, Counter(steps)
+        numbers = {each: number for number, each in enumerate(types)}
+        self.steps = np.asarray([numbers[each] for each in steps])
+        self.readings = [[each for at in step for each in whole.chain.readings[at]] for step in positions]
+        self.last = np.asarray([step[-1] for step in positions])
+        lengths = [len(each.ways.device) for _, each in parts]
+        self.type = np.repeat([number for number, _ in parts], lengths)
+        self.entry = np.repeat([each.entry for _, each in parts], lengths)
+        self.port = np.repeat([each.port for _, each in parts], lengths, axis=0)
+        self.ways = Labels(*(np.concatenate(column) for column in zip(*(each.ways for _, each in parts), strict=True)))
         self.times = np.asarray(list(types.values()), dtype=np.float64)
         borders = {
             border: number for number, border in enumerate({pair for a, b, c in types for pair in ((a, b), (b, c))})
@@ -154,40 +223,54 @@ class CountProgram:
             self.part[list(members)] = number
         self.most, self.equal = SparseRows(), SparseRows()
         self.unit = max(float(whole.room.max(initial=1)), 1.0)
-        self.count = len(self.type)
+        self.count, self.upper = len(self.type), [self.times[self.type]]
         self.repeats = 2 * len(self.times) <= self.times.sum()
         self.program = self._program()
 
-    def prices(self, seconds: float) -> FloatArray:
-        """Seconds per byte of every device, from the linear program: multipliers of the sets that it is in.
+    def relaxed(self, seconds: float) -> tuple[FloatArray, float]:
+        """Seconds per byte of every device: multipliers of the sets that it is in. And what the linear program proves.
 
-        They are 0 if the time was too short. Shape (devices,).
+        Both are 0 if the time was too short. Shape (devices,).
         """
-        relaxed, sets = minimise(self.program, seconds), self.whole.sets
-        multipliers = np.zeros(len(sets)) if relaxed is None else np.abs(relaxed.most_price[: len(sets)])
-        return np.asarray(multipliers @ sets * self.ceiling / self.unit)
+        program, sets = self.program, self.whole.sets
+        found = minimise(program, seconds)
+        if found is None:
+            return np.zeros(sets.shape[1]), 0.0
+        prices = np.concatenate([found.most_price, found.equal_price])
+        proved = proved_value(program.cost, *program.rows(), (program.lower, program.upper), prices)
+        multipliers = np.abs(found.most_price[: len(sets)]) @ sets
+        return np.asarray(multipliers * self.ceiling / self.unit), self._seconds(proved)
 
     def bound(self, seconds: Callable[[], float]) -> float:
         """The least seconds of all plans that fit, as far as that is proved in the time left; at most the ceiling."""
-        integral = np.ones(len(self.program.cost), dtype=np.bool_)
-        proved = least_whole(self.program, integral, ~integral, 1.0, seconds(), lambda: seconds() <= 0.0)
-        return max(0.0, min(proved.bound, 1.0)) * self.ceiling * (1.0 - SUMMATION)
+        none = np.zeros(len(self.program.cost), dtype=np.bool_)
+        whole = np.arange(len(none)) != self.wait
+        proved = least_whole(self.program, whole, none, 1.0, seconds(), lambda: seconds() <= 0.0)
+        return self._seconds(proved.bound)
+
+    def _seconds(self, share: float) -> float:
+        """A bound in seconds, given as a share of the ceiling."""
+        return max(0.0, min(share, 1.0)) * self.ceiling * (1.0 - SUMMATION)
 
     def _program(self) -> LinearProgram:
         """The whole program; its cost is a share of the ceiling."""
         number = np.arange(self.count)
         self.equal.put(self.equal.open(self.times)[self.type], number, 1.0)
-        self._memory()  # these rows are the first of their kind
+        lies = lying(self)
+        self._memory(lies)  # these rows are the first of their kind
         self._flow()
         self._connected()
+        self.wait = int(self.more((1, 1))[0, 0])
+        add_messages(self, lies)
         cost = np.zeros(self.count)
         cost[: len(number)] = self.ways.seconds * (1.0 - SUMMATION) / self.ceiling
-        upper = np.append(self.times[self.type], np.ones(self.count - len(number)))
-        return LinearProgram.of(cost, upper, self.most, self.equal)
+        cost[self.wait] = 1.0
+        return LinearProgram.of(cost, np.concatenate(self.upper), self.most, self.equal)
 
-    def _more(self, shape: tuple[int, int]) -> IntArray:
+    def more(self, shape: tuple[int, int], most: float = 1.0) -> IntArray:
         """Numbers of new columns."""
         first, self.count = self.count, self.count + shape[0] * shape[1]
+        self.upper.append(np.full(self.count - first, most))
         return np.arange(first, self.count).reshape(shape)
 
     def _flow(self) -> None:
@@ -201,23 +284,26 @@ class CountProgram:
             inner = np.flatnonzero(self.inner[border])
             self.equal.put(row[border, device][inner], inner, sign)
 
-    def _memory(self) -> None:
+    def _memory(self, lies: list[Lying]) -> None:
         """What the ways hold fits into every set of devices; shared parameters count once a device."""
         whole, ways, unit = self.whole, self.ways, self.unit
-        used = whole.first(np.zeros(whole.devices), self.ceiling).used[0]
+        elsewhere = np.setdiff1d(whole.chain.outside, [each.operator for step in whole.chain.readings for each in step])
+        used = whole.first(np.zeros(whole.devices), self.ceiling, elsewhere).used[0]
         row = self.most.open((whole.room - used) / unit * (1.0 + SUMMATION) + SUMMATION)
         column, held = np.nonzero(ways.used)
         self.most.put(row[held], column, ways.used[column, held] / unit * (1.0 - SUMMATION))
-        there = self._more((len(whole.shared), whole.devices))
+        for each in lies:
+            bytes_ = whole.own[each.outside.operator] / unit * (1.0 - SUMMATION)
+            self.most.put(row[:, None], each.column, bytes_ * whole.sets[:, each.device])
+        there = self.more((len(whole.shared), whole.devices))
         size = whole.arrays.parameter_bytes[whole.shared, None] / unit * (1.0 - SUMMATION)
         for number, inside in enumerate(whole.sets):
             self.most.put(row[number], there[:, inside], size)
         column, p, device = np.nonzero(ways.held)
-        self._only_with(column, there[p, device])
+        self.only_with(self.type[column], column, there[p, device])
 
-    def _only_with(self, column: IntArray, with_: IntArray) -> None:
+    def only_with(self, type_: IntArray, column: IntArray, with_: IntArray) -> None:
         """Count columns of a type at most as often as there are such steps, and only if a column is 1."""
-        type_ = self.type[column]
         pairs, row = np.unique(np.stack([type_, with_]), axis=1, return_inverse=True)
         rows = self.most.open(np.zeros(pairs.shape[1]))
         self.most.put(rows[row.ravel()], column, 1.0)
@@ -234,9 +320,9 @@ class CountProgram:
     def _entered(self, begin: BoolArray, end: BoolArray) -> None:
         """The rows of one part, given which ways begin and end in it; only there devices in use hold their bytes."""
         whole, within, stays = self.whole, begin & end, self.entry == self.ways.device
-        used = self._more((1, whole.devices))[0]
+        used = self.more((1, whole.devices))[0]
         here = np.flatnonzero(within & stays)
-        self._only_with(here, used[self.entry[here]])
+        self.only_with(self.type[here], here, used[self.entry[here]])
         for inside, room, bytes_ in zip(whole.sets, whole.room, self.ways.used.T, strict=True):
             leaves, arrives = begin & inside[self.entry], end & inside[self.ways.device]
             rows = self.most.open(np.zeros(int(inside.sum())))
