@@ -79,8 +79,16 @@ def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float
 
     ``seconds`` says how much time is left.
     """
-    steps = _steps(whole)
+    steps, numbers = _steps(whole), dict[tuple[int, ...], int]()
     around = [OUTSIDE, *(step.number for step in steps), OUTSIDE]
+    near = zip(around, around[1:], around[2:], strict=False)
+    # steps without bytes differ where their neighbours do, so that no plan passes all layers of one kind first
+    places = [
+        numbers.setdefault(each if step.light else each[1:2], len(numbers))
+        for each, step in zip(near, steps, strict=True)
+    ]
+    number_at = {place: step.number for place, step in zip(places, steps, strict=True)}
+    around = [OUTSIDE, *places, OUTSIDE]
     types = list(zip(around, around[1:], around[2:], strict=False))
     options, slack = dict[int, list[Passing]](), whole.slack(ceiling)
     for step in steps:
@@ -89,7 +97,7 @@ def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float
             options[step.number] = light or _options(whole, step.positions[0], ceiling, slack, seconds)
         if seconds() <= 0.0:
             return None
-    parts = [(number, each) for number, (_, key, _) in enumerate(Counter(types)) for each in options[key]]
+    parts = [(number, each) for number, (_, key, _) in enumerate(Counter(types)) for each in options[number_at[key]]]
     if not parts or sum(len(each.ways.device) for _, each in parts) > MOST_COLUMNS:
         return None
     return CountProgram(whole, [step.positions for step in steps], types, parts, ceiling)
