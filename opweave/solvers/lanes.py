@@ -82,8 +82,8 @@ class Report:
     """What a lane found and proved in a round; ``more`` says whether something is left to do."""
 
     found: Found | None
-    worker: str
     bound: tuple[int | float, str] | None
+    worker: str
     outcome: Outcome | None
     more: bool
 
@@ -102,12 +102,19 @@ def play(given: Round) -> Report:
         _HELD.popitem(last=False)[1][1].close()
     run, portfolio = _HELD[key]
     run.worker = "elsewhere"
-    portfolio.heard(better=told(run, given.found, given.bound))
+    if told(run, given.found, given.bound):
+        portfolio.credit_searches()
     more = portfolio.work(run, run.elapsed() + given.seconds)
-    found = run.candidates[-1] if run.candidates else None
+    if not more:
+        portfolio.close()
     who = next((each.worker for each in reversed(run.findings.incumbents) if each.worker != "elsewhere"), "")
+    return Report(*known(run), who, portfolio.outcome, more)
+
+
+def known(run: Run) -> tuple[Found | None, tuple[int | float, str] | None]:
+    """The best plan and bound of a run, as far as there are any."""
     bound = None if run.bound is None else (run.bound, run.findings.bound_source or "")
-    return Report(found, who, bound, portfolio.outcome, more)
+    return run.candidates[-1] if run.candidates else None, bound
 
 
 def told(run: Run, found: Found | None, bound: tuple[int | float, str] | None) -> bool:
@@ -241,9 +248,7 @@ class Lanes:
 
     def exchange(self, run: Run) -> Outcome | None:
         """Take in what lanes report and hand out their next rounds; how the solve ended, if one has ended it."""
-        for lane in list(self.left):
-            if not lane.futures[0].done():
-                continue
+        for lane in [lane for lane in self.left if lane.futures[0].done()]:
             try:
                 report = lane.futures.pop(0).result()
             except BaseException as error:  # a killed worker, a cancelled task: each executor has its own exceptions
@@ -278,10 +283,8 @@ class Lanes:
     def _hand_out(self, lane: Lane, run: Run) -> None:
         left, most = run.remaining() or 0.0, AHEAD if isinstance(lane.executor, Process) else 1
         seconds = min(max(SLICE, ROUND * run.elapsed()), LONGEST_SECONDS, left)
-        found = run.candidates[-1] if run.candidates else None
-        bound = None if run.bound is None else (run.bound, run.findings.bound_source or "")
         what = self._solve, self._packed, self.workers, lane.number, self.count
-        given = Round(*what, run.seed + SEEDS_APART * lane.number, run.gap, seconds, left, found, bound)
+        given = Round(*what, run.seed + SEEDS_APART * lane.number, run.gap, seconds, left, *known(run))
         try:
             while len(lane.futures) < most:
                 lane.futures.append(lane.executor.submit(play, given))

@@ -105,10 +105,10 @@ class Portfolio:
         self._resting = [seat for seat in every if seat.worker in workers]
         self._left = [seat for seat in every if seat.worker not in workers]
 
-    def heard(self, *, better: bool) -> None:
-        """Take note of a report from elsewhere: a better plan is a gain of the searches."""
+    def credit_searches(self) -> None:
+        """Take note of a better plan from elsewhere: it is a gain of the searches."""
         for seat in self._left:
-            seat.idle = 0.0 if better and seat.worker.seeded else seat.idle
+            seat.idle = 0.0 if seat.worker.seeded else seat.idle
 
     def close(self) -> None:
         """End all workers."""

@@ -83,7 +83,7 @@ def test_workers_rest_until_they_are_called_back() -> None:
     assert (portfolio.work(run), run.bound) == (False, 4)
 
 
-def test_time_follows_gain_and_all_get_some() -> None:
+def test_time_follows_gain() -> None:
     idle, values = Idle(), (1_000_000 * 0.9**number for number in itertools.count())
     spent = 0.0
 
@@ -100,7 +100,15 @@ def test_time_follows_gain_and_all_get_some() -> None:
     run.proved(1, "trivial")
     run.found(PLAN, 2_000_000.0)
     work_off([Steps("idle", idle, PROBLEM), Steps("gain", gain, PROBLEM)], run)
-    assert spent > 1.5 * idle.spent > 0.15
+    assert spent > 1.5 * idle.spent > 0.0
+
+
+def test_all_get_some_time() -> None:
+    crew = [Idle() for _ in range(4)]
+    run = Run(time_limit=2.0)
+    run.found(PLAN, 7)
+    work_off([Steps(str(number), each, PROBLEM) for number, each in enumerate(crew)], run)
+    assert min(each.spent for each in crew) > 0.1
 
 
 def test_it_ends_when_nobody_has_anything_left_to_do() -> None:

@@ -261,7 +261,7 @@ class PeakSearch:
         budget = 0
         while budget < most and not self.settled():
             budget = min(max(2 * budget, FIRST_BUDGET), most)
-            if not self.run.lane:
+            if self.run.lane in (None, 0):
                 self._divide(budget)
             if self.run.lane != 0:
                 self._undercut(budget)

@@ -20,42 +20,47 @@ from opweave.solvers.placement.bounds.prices import MemoryBounds
 from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import MODELS, small_problem, twin_problem
+from tests.tiny import row_of
+
+
+def bounds_of(problem: ow.Placement, price: Any, sizes: tuple[int, int]) -> MemoryBounds:
+    arrays, memory = arrays_of(lower(problem), problem), memory_of(lower(problem))
+    assert memory is not None
+    return MemoryBounds(milestones_of(arrays, sizes), arrays, memory, np.zeros(len(memory.capacity)) + price)
 
 
 def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.inf) -> float:
-    instance = lower(problem)
-    arrays, memory = arrays_of(instance, problem), memory_of(instance)
-    assert memory is not None
-    price = np.zeros(len(memory.capacity)) + price
-    search = MemoryBounds(milestones_of(arrays, (2, 4)), arrays, memory, price)
+    search, found = bounds_of(problem, price, (2, 4)), list[float]()
     search.go_on(lambda: 1.0, lambda _: None, lambda: 0.0)
-    chain = search.chain
-    chain.value(chain.evened(price))
-    found: list[float] = []
-    whole = WholeBytes(chain)
-    whole.raise_bound(chain.evened(price), lambda: ceiling, lambda: 1.0, found.append)
+    whole = WholeBytes(search.chain)
+    whole.raise_bound(search.price, lambda: ceiling, lambda: 1.0, found.append)
     if 0.0 < ceiling < math.inf:
         counts = count_program(whole, ceiling, lambda: 5.0)
         found.append(counts.bound(lambda: 5.0) if counts else 0.0)
     return max(found)
 
 
-def layers(seconds: list[tuple[float, ...]], bytes_: list[int], room: Any, link: float, **fields: Any) -> Any:
-    """A chain of blocks: an operator with a by-pass and one that adds both; one parameter is shared by both ends."""
+def layers(
+    seconds: list[tuple[float, ...]], bytes_: list[int], room: Any, link: float, keys: int = 0, **fields: Any
+) -> Any:
+    """A chain of blocks: an operator with a by-pass and one that adds both; one parameter is shared by both ends.
+
+    With ``keys`` bytes, the blocks behind the first one also add what an operator of their own makes of its result.
+    """
     operators, tensors, parameters = [], [ow.Tensor(id="x", bytes=2)], [ow.Parameter(id="tied", bytes=bytes_[0])]
-    last = "x"
-    for number, size in enumerate(bytes_):
-        parameters.append(ow.Parameter(id=f"w{number}", bytes=size))
-        tensors += [ow.Tensor(id=f"{part}{number}", bytes=2) for part in ("f", "a")]
-        held = [f"w{number}", *(["tied"] if number in (0, len(bytes_) - 1) else [])]
-        operators.append(ow.Operator(id=f"f{number}", inputs=[last], outputs=[f"f{number}"], parameters=held))
-        operators.append(ow.Operator(id=f"a{number}", inputs=[last, f"f{number}"], outputs=[f"a{number}"]))
-        last = f"a{number}"
-    names = "abc"[: len(room)]
-    table = {}
-    for number, row in enumerate(seconds):
-        table[f"f{number}"] = dict(zip(names, row, strict=True))
+    last, names, table = "x", "abc"[: len(room)], dict[str, dict[str, float]]()
+    for number, (size, row) in enumerate(zip(bytes_, seconds, strict=True)):
+        added = [(f"f{number}", last, size), *([(f"k{number}", "a0", keys)] if keys and number else [])]
+        for name, read, held in added:
+            uses = [f"w{name}", *(["tied"] if read == last and number in (0, len(bytes_) - 1) else [])]
+            parameters.append(ow.Parameter(id=f"w{name}", bytes=held))
+            operators.append(ow.Operator(id=name, inputs=[read], outputs=[name], parameters=uses))
+            table[name] = dict(zip(names, row, strict=True))
+        made = [name for name, _, _ in added]
+        operators.append(ow.Operator(id=f"a{number}", inputs=[last, *made], outputs=[f"a{number}"]))
+        tensors += [ow.Tensor(id=name, bytes=2) for name in (*made, f"a{number}")]
         table[f"a{number}"] = {name: each / 8 for name, each in zip(names, row, strict=True)}
+        last = f"a{number}"
     devices = [ow.Device(name=name, memory_bytes=size) for name, size in zip(names, room, strict=True)]
     return ow.Placement(
         graph=ow.OpGraph(operators=operators, tensors=tensors, parameters=parameters),
@@ -80,6 +85,7 @@ def test_no_more_than_the_optimum(data: st.DataObject) -> None:
         bytes_,
         room,
         data.draw(st.sampled_from([1e-3, 1.0, 1e9])),
+        data.draw(st.integers(0, 4)),
         transfers=data.draw(st.sampled_from(MODELS)),
     )
     optimum, _ = best_placement(problem)
@@ -115,23 +121,22 @@ def test_a_shared_parameter_counts_on_every_device() -> None:
     assert whole_bound(problem, 0.0, optimum) == pytest.approx(optimum, rel=1e-6)
 
 
+def test_keys_elsewhere_cost_their_messages() -> None:
+    """Where keys are on another device than the block that adds them, they or the block's inputs have to be sent."""
+    problem = layers([(0.1, 0.1)] * 3, [3, 4, 4], [18, 10], 1.0, keys=5)
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    assert whole_bound(problem, 0.0, 1.2 * optimum) == pytest.approx(optimum, rel=1e-6)
+
+
 def test_counts_keep_the_order_of_steps_with_equal_ones_between() -> None:
     """Only all long ones on one device and all short ones on the other fit: every layer changes devices twice."""
-    names = ["long", *["norm"] * 3, "short", *["norm"] * 3] * 3
-    operators = [
-        ow.Operator(id=str(i), inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=[] if name == "norm" else [str(i)])
-        for i, name in enumerate(names)
-    ]
-    parameters = [ow.Parameter(id=str(i), bytes={"long": 5, "short": 2}[names[i]]) for i in range(0, len(names), 4)]
-    tensors = [ow.Tensor(id=f"t{i}", bytes=1) for i in range(len(names) + 1)]
-    graph = ow.OpGraph(operators=operators, tensors=tensors, parameters=parameters)
-    devices = [ow.Device(name="a", memory_bytes=15), ow.Device(name="b", memory_bytes=6)]
-    costs = ow.Costs.from_table({each.id: {"a": 1.0, "b": 1.0} for each in operators})
-    cluster = ow.Cluster(devices=devices, shared=1.0)
-    problem = ow.Placement(graph=graph, cluster=cluster, costs=costs, memory="parameters")
-    arrays, memory = arrays_of(lower(problem), problem), memory_of(lower(problem))
-    assert memory is not None
-    search = MemoryBounds(milestones_of(arrays, (1, 1)), arrays, memory, np.zeros(2))
+    graph = row_of(24, *[5, 0, 0, 0, 2, 0, 0, 0] * 3)
+    costs = ow.Costs.from_table({each.id: {"a": 1.0, "b": 1.0} for each in graph.operators})
+    cluster = ow.Cluster(
+        devices=[ow.Device(name=k, memory_bytes=room) for k, room in (("a", 15), ("b", 6))], shared=1.0
+    )
+    search = bounds_of(ow.Placement(graph=graph, cluster=cluster, costs=costs, memory="parameters"), 0.0, (1, 1))
     search.chain.value(search.price)
     counts = count_program(WholeBytes(search.chain), 40.0, lambda: 5.0)
     assert counts is not None

@@ -33,9 +33,10 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
-from opweave.solvers.placement.bounds.messages import ANYWHERE, Lying, add_messages, lying
+from opweave.solvers.placement.bounds.messages import ANYWHERE, Located, add_messages, locate
+from opweave.solvers.placement.bounds.outside import NOWHERE
 from opweave.solvers.placement.bounds.ways import Ways
-from opweave.solvers.placement.bounds.whole_bytes import Labels, undominated
+from opweave.solvers.placement.bounds.whole_bytes import Labels, composed, undominated
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
 
@@ -93,8 +94,10 @@ def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float
     options, slack = dict[int, list[Passing]](), whole.slack(ceiling)
     for step in steps:
         if step.number not in options:
-            light = _through(whole, step.positions, ceiling, slack) if step.light else None
-            options[step.number] = light or _options(whole, step.positions[0], ceiling, slack, seconds)
+            if step.light:
+                options[step.number] = _through(whole, step.positions, ceiling, slack)
+            else:
+                options[step.number] = _options(whole, step.positions[0], ceiling, slack, seconds)
         if seconds() <= 0.0:
             return None
     parts = [(number, each) for number, (_, key, _) in enumerate(Counter(types)) for each in options[number_at[key]]]
@@ -110,14 +113,14 @@ def _steps(whole: WholeBytes) -> list[Step]:
     behind it: no plan passes layers of the encoder and of the decoder in turn.
     """
     chain, numbers, found = whole.chain, dict[object, int](), list[Step]()
-    after, keys = Counter(each.after for step in chain.readings for each in step), list[object]()
+    after, keys = Counter(each.after for step in chain.sources for each in step), list[object]()
     border = after.most_common(1)[0][0] if after else OUTSIDE
     for position, (kind, members) in enumerate(zip(chain.blocks, chain.members, strict=True)):
         v = chain.milestones[position : position + 1]
         inside, seconds = np.append(members, v), whole.arrays.seconds
-        outside = [each._replace(operator=0, after=0, reader=0) for each in chain.readings[position]]
+        outside = [each._replace(operator=0, after=0, reader=0) for each in chain.sources[position]]
         parts = [seconds[v], whole.own[inside], whole.uses[inside], *(part for each in outside for part in each)]
-        for each in chain.readings[position]:
+        for each in chain.sources[position]:
             parts += [inside == each.reader, whole.own[each.operator], np.isfinite(seconds[each.operator])]
         light = not (kind.weight.any() or whole.own[v].any() or whole.uses[v].any() or outside)
         joins = light and bool(found) and found[-1].light and position - 1 not in after
@@ -141,9 +144,9 @@ def _through(
         table = np.where(kind.block.values < slack[kind], kind.block.values, np.inf) + own
         same = np.where(np.eye(whole.devices, dtype=np.bool_), table, np.inf)
         change = np.where(np.isfinite(same), np.inf, table)
-        more = np.minimum(_composed(more, table), _composed(once, change))
-        once = np.minimum(_composed(once, same), _composed(stay, change))
-        stay = _composed(stay, same)
+        more = np.minimum(composed(more, table), composed(once, change))
+        once = np.minimum(composed(once, same), composed(stay, change))
+        stay = composed(stay, same)
     ports = np.asarray([[[whole.ways[kind].port(a, b) for b in devices] for a in devices] for kind in blocks])
     ports[:, devices, devices] = np.inf
     direct, least = ports.min(axis=0), np.stack([ports[..., 0].min(axis=(0, 1)), ports[..., 1].min(axis=(0, 2))])
@@ -160,11 +163,6 @@ def _through(
     return found
 
 
-def _composed(first: FloatArray, then: FloatArray) -> FloatArray:
-    """Least sums of two tables, one after the other. Shape (devices, devices)."""
-    return np.asarray((first[:, :, None] + then).min(axis=1))
-
-
 def _options(
     whole: WholeBytes,
     position: int,
@@ -176,7 +174,7 @@ def _options(
     kind, v = whole.chain.blocks[position], whole.chain.milestones[position : position + 1]
     window, found = kind.block.window, list[Passing]()
     readers = [
-        np.flatnonzero(whole.chain.members[position] == each.reader)[0] for each in whole.chain.readings[position]
+        np.flatnonzero(whole.chain.members[position] == each.reader)[0] for each in whole.chain.sources[position]
     ]
     for a, b in product(*(range(whole.devices if exists else 1) for exists in (window.entry, window.exit))):
         if kind.block.values[a, b] < slack[kind][a, b]:
@@ -211,8 +209,11 @@ class CountProgram:
         self.whole, self.ceiling, self.parts, types = whole, ceiling, parts, Counter(steps)
         numbers = {each: number for number, each in enumerate(types)}
         self.steps = np.asarray([numbers[each] for each in steps])
-        self.readings = [[each for at in step for each in whole.chain.readings[at]] for step in positions]
-        self.last = np.asarray([step[-1] for step in positions])
+        step_of = {position: number for number, step in enumerate(positions) for position in step} | {NOWHERE: NOWHERE}
+        self.sources = [
+            [each._replace(after=step_of[each.after]) for at in step for each in whole.chain.sources[at]]
+            for step in positions
+        ]
         lengths = [len(each.ways.device) for _, each in parts]
         self.type = np.repeat([number for number, _ in parts], lengths)
         self.entry = np.repeat([each.entry for _, each in parts], lengths)
@@ -264,12 +265,12 @@ class CountProgram:
         """The whole program; its cost is a share of the ceiling."""
         number = np.arange(self.count)
         self.equal.put(self.equal.open(self.times)[self.type], number, 1.0)
-        lies = lying(self)
-        self._memory(lies)  # these rows are the first of their kind
+        located = locate(self)
+        self._memory(located)  # these rows are the first of their kind
         self._flow()
         self._connected()
         self.wait = int(self.more((1, 1))[0, 0])
-        add_messages(self, lies)
+        add_messages(self, located)
         cost = np.zeros(self.count)
         cost[: len(number)] = self.ways.seconds * (1.0 - SUMMATION) / self.ceiling
         cost[self.wait] = 1.0
@@ -292,15 +293,15 @@ class CountProgram:
             inner = np.flatnonzero(self.inner[border])
             self.equal.put(row[border, device][inner], inner, sign)
 
-    def _memory(self, lies: list[Lying]) -> None:
+    def _memory(self, located: list[Located]) -> None:
         """What the ways hold fits into every set of devices; shared parameters count once a device."""
         whole, ways, unit = self.whole, self.ways, self.unit
-        elsewhere = np.setdiff1d(whole.chain.outside, [each.operator for step in whole.chain.readings for each in step])
+        elsewhere = np.setdiff1d(whole.chain.outside, [each.operator for step in whole.chain.sources for each in step])
         used = whole.first(np.zeros(whole.devices), self.ceiling, elsewhere).used[0]
         row = self.most.open((whole.room - used) / unit * (1.0 + SUMMATION) + SUMMATION)
         column, held = np.nonzero(ways.used)
         self.most.put(row[held], column, ways.used[column, held] / unit * (1.0 - SUMMATION))
-        for each in lies:
+        for each in located:
             bytes_ = whole.own[each.outside.operator] / unit * (1.0 - SUMMATION)
             self.most.put(row[:, None], each.column, bytes_ * whole.sets[:, each.device])
         there = self.more((len(whole.shared), whole.devices))

@@ -1,7 +1,7 @@
 """Messages between operators outside the windows and those inside, in the program of counts.
 
-Columns say how often the operators outside that steps of a type read of lie on each device, apart for each device of
-the reader. Where both devices differ, a message leaves the one and a message enters the other (:mod:`.outside`). What
+Columns say how often the operators outside that steps of a type read of are on each device, for each device of the
+reader. Where both devices differ, a message leaves the one and a message enters the other (:mod:`.outside`). What
 an operator outside reads of a milestone, such as an encoding, is sent once to every device that needs it and did not
 make it. Ways from device to device have messages of their own.
 
@@ -30,8 +30,8 @@ ANYWHERE = -1
 """The device of a reader that may be on several."""
 
 
-class Lying(NamedTuple):
-    """Columns that count on which devices an operator outside lies, if the reader in steps of a type is on one."""
+class Located(NamedTuple):
+    """Columns that count how often an operator outside is on each device, for steps of a type and a reader's device."""
 
     type: int
     outside: Outside
@@ -48,36 +48,31 @@ class Fetched(NamedTuple):
     column: IntArray
 
 
-def lying(program: CountProgram) -> list[Lying]:
-    """Columns for the operators outside, which lie on some device as often as their readers are on one."""
-    groups, first, found = dict[tuple[int, int, int], list[IntArray]](), 0, list[Lying]()
+def locate(program: CountProgram) -> list[Located]:
+    """Columns for operators outside: they are somewhere as often as their readers are on a device."""
+    groups, first, found = dict[tuple[int, int, int], list[IntArray]](), 0, list[Located]()
     for type_, part in program.parts:
         columns = np.arange(first, first + len(part.ways.device))
         first += len(columns)
         for number, reader in enumerate(part.readers):
             groups.setdefault((type_, number, reader), []).append(columns)
     for (type_, number, reader), with_ in groups.items():
-        outside = program.readings[int(np.argmax(program.steps == type_))][number]
+        outside = program.sources[int(np.argmax(program.steps == type_))][number]
         device = np.flatnonzero(np.isfinite(program.whole.arrays.seconds[outside.operator]))
         column = program.more((1, len(device)), program.times[type_])[0]
         row = program.equal.open(np.zeros(1))
         program.equal.put(row, column, 1.0)
         program.equal.put(row, np.concatenate(with_), -1.0)
-        found.append(Lying(type_, outside, reader, device, column))
+        found.append(Located(type_, outside, reader, device, column))
     return found
 
 
-def _step(program: CountProgram, outside: Outside) -> int:
-    """The step that ends with the milestone before an operator outside, -1 if there is none."""
-    return int(np.searchsorted(program.last, outside.after)) if outside.after != NOWHERE else NOWHERE
-
-
-def _fetched(program: CountProgram, lies: list[Lying]) -> list[Fetched]:
+def _fetched(program: CountProgram, located: list[Located]) -> list[Fetched]:
     """Columns for the tensors of milestones that operators outside read."""
     found, devices = list[Fetched](), program.whole.devices
-    for tensor in {each.outside.tensor for each in lies} - {NOWHERE}:
-        users = [each for each in lies if each.outside.tensor == tensor]
-        maker = program.steps[_step(program, users[0].outside)]
+    for tensor in {each.outside.tensor for each in located} - {NOWHERE}:
+        users = [each for each in located if each.outside.tensor == tensor]
+        maker = program.steps[users[0].outside.after]
         if program.times[maker] > 1:  # which of the steps makes it is not known
             continue
         need, come = program.more((2, devices))
@@ -96,13 +91,13 @@ def _fetched(program: CountProgram, lies: list[Lying]) -> list[Fetched]:
     return found
 
 
-def add_messages(program: CountProgram, lies: list[Lying]) -> None:
+def add_messages(program: CountProgram, located: list[Located]) -> None:
     """Rows for all spans: what passes a port takes no longer than the span and the wait."""
     steps = program.steps
-    fetched, types = _fetched(program, lies), {each.type for each in lies}
+    fetched, types = _fetched(program, located), {each.type for each in located}
     final = [int(np.flatnonzero(steps == number)[-1]) for number in range(len(program.times))]
     after = {
-        number: min(_step(program, each) for at in np.flatnonzero(steps == number) for each in program.readings[at])
+        number: min(each.after for at in np.flatnonzero(steps == number) for each in program.sources[at])
         for number in types
     }
     latest = max((final[number] for number in types), default=NOWHERE)
@@ -112,10 +107,10 @@ def add_messages(program: CountProgram, lies: list[Lying]) -> None:
         within = {number for number in types if after[number] >= begin and final[number] <= end}
         if any(after[number] == begin for number in within):
             inside = [each for each in fetched if each.types <= within]
-            _add_span(program, (begin, end), [each for each in lies if each.type in within], inside)
+            _add_span(program, (begin, end), [each for each in located if each.type in within], inside)
 
 
-def _add_span(program: CountProgram, span: tuple[int, int], lies: list[Lying], fetched: list[Fetched]) -> None:
+def _add_span(program: CountProgram, span: tuple[int, int], located: list[Located], fetched: list[Fetched]) -> None:
     """The rows of one span, from a milestone to the end of a step: one for each port."""
     rows, share, most = program.most, (1.0 - SUMMATION) / program.ceiling, program.ceiling
     between = np.arange(span[0] + 1, span[1] + 1)
@@ -125,17 +120,15 @@ def _add_span(program: CountProgram, span: tuple[int, int], lies: list[Lying], f
     for port in (enter, leave):
         rows.put(port, np.asarray([program.wait]), -1.0)
         rows.put(port[:, None], time, -program.ways.seconds[time] / program.ceiling * (1.0 + SUMMATION))
-    apart = np.append(
-        np.delete(program.steps, between), program.steps[[_step(program, each.outside) + 1 for each in fetched]]
-    )
+    apart = np.append(np.delete(program.steps, between), program.steps[[each.outside.after + 1 for each in fetched]])
     ways = np.flatnonzero(there & ~np.isin(program.type, apart))
     rows.put(enter[program.ways.device[ways]], ways, np.minimum(program.port[ways, 0], most) * share)
     rows.put(leave[program.entry[ways]], ways, np.minimum(program.port[ways, 1], most) * share)
-    for each in fetched:
-        rows.put(enter, each.column, np.minimum(each.outside.fetch, most) * share)
-    for lie in lies:
-        if lie.reader != ANYWHERE:
-            away = lie.device != lie.reader
-            rows.put(enter[[lie.reader]], lie.column[away], min(float(lie.outside.enter[lie.reader]), most) * share)
-            leaves = np.minimum(lie.outside.leave[lie.device[away]], most) * share
-            rows.put(leave[lie.device[away]], lie.column[away], leaves)
+    for sent in fetched:
+        rows.put(enter, sent.column, np.minimum(sent.outside.fetch, most) * share)
+    for each in located:
+        if each.reader != ANYWHERE:
+            away = each.device != each.reader
+            rows.put(enter[[each.reader]], each.column[away], min(float(each.outside.enter[each.reader]), most) * share)
+            leaves = np.minimum(each.outside.leave[each.device[away]], most) * share
+            rows.put(leave[each.device[away]], each.column[away], leaves)

@@ -46,7 +46,7 @@ class Outside(NamedTuple):
     leave: FloatArray
 
 
-def readers(arrays: PlacementArrays, outside: IntArray, window: IntArray, milestones: IntArray) -> list[Outside]:
+def read_outside(arrays: PlacementArrays, outside: IntArray, window: IntArray, milestones: IntArray) -> list[Outside]:
     """The operators of ``outside`` that have a reader, if transfers use ports.
 
     ``window`` has the number of the window of every operator, -1 outside. Shape (operators,).

@@ -26,7 +26,7 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Block, Milestones, shortest
 from opweave.solvers.placement.bounds.counts import count_program
-from opweave.solvers.placement.bounds.outside import NOWHERE, Outside, readers
+from opweave.solvers.placement.bounds.outside import NOWHERE, Outside, read_outside
 from opweave.solvers.placement.bounds.whole_bytes import TRIES, WholeBytes
 from opweave.solvers.rounding import SUMMATION
 
@@ -58,7 +58,7 @@ class Chain:
     """A milestone chain with the bytes of its operators.
 
     ``blocks`` are its windows in order, ``members`` their operators. The operator of ``milestones`` with the same
-    number follows a window. ``outside`` are operators in no window, ``readings`` those of each window with its readers.
+    number follows a window. ``outside`` are operators in no window, ``sources`` those that each window reads of.
     """
 
     def __init__(self, chain: Milestones, arrays: PlacementArrays, memory: Memory) -> None:
@@ -80,19 +80,19 @@ class Chain:
                 self.members.append(members)
         self.milestones = np.asarray(milestones, dtype=np.int64)
         self.outside = np.flatnonzero(number == NOWHERE)
-        self.readings: list[list[Outside]] = [[] for _ in blocks]
-        for each in readers(arrays, self.outside[memory.bytes[self.outside] > 0.0], number, self.milestones):
-            self.readings[number[each.reader]].append(each)
+        self.sources: list[list[Outside]] = [[] for _ in blocks]
+        for each in read_outside(arrays, self.outside[memory.bytes[self.outside] > 0.0], number, self.milestones):
+            self.sources[number[each.reader]].append(each)
         kinds: dict[object, PricedBlock] = {}
-        self.blocks = [self._priced(*step, kinds) for step in zip(blocks, self.members, self.readings, strict=True)]
+        self.blocks = [self._priced(*step, kinds) for step in zip(blocks, self.members, self.sources, strict=True)]
         self.kinds = list(kinds.values())
 
     def _priced(
-        self, block: Block, members: IntArray, readings: list[Outside], kinds: dict[object, PricedBlock]
+        self, block: Block, members: IntArray, sources: list[Outside], kinds: dict[object, PricedBlock]
     ) -> PricedBlock:
         """The block with its bytes; windows with equal ones share it."""
         bytes_ = self.memory.bytes[members].copy()
-        weight = bytes_ + sum(self.memory.bytes[each.operator] * (members == each.reader) for each in readings)
+        weight = bytes_ + sum(self.memory.bytes[each.operator] * (members == each.reader) for each in sources)
         for each in (bytes_, weight):
             each[: int(block.window.entry)] = 0.0
             each[len(each) - int(block.window.exit) :] = 0.0

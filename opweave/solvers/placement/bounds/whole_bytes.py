@@ -140,7 +140,7 @@ class WholeBytes:
                 ahead = None
             else:
                 table = np.stack([kind.block.values, kind.values])
-                ahead = table if ahead is None else _composed(ahead, table)
+                ahead = table if ahead is None else composed(ahead, table)
             if position < len(plain):
                 v, times = int(chain.milestones[position]), np.stack([plain[position], own[position]])
                 if ahead is not None and not chain.memory.bytes[v] and position + 1 < len(chain.blocks):
@@ -369,9 +369,9 @@ class WholeBytes:
         return merged.take(good), sums[good]
 
 
-def _composed(first: FloatArray, then: FloatArray) -> FloatArray:
-    """Least sums of two tables, one after the other, seconds and priced seconds apart. Shape (2, devices, devices)."""
-    return np.asarray((first[:, :, :, None] + then[:, None, :, :]).min(axis=2))
+def composed(first: FloatArray, then: FloatArray) -> FloatArray:
+    """Least sums of two tables, or stacks of tables, one after the other. Shape (..., devices, devices)."""
+    return np.asarray((first[..., :, None] + then[..., None, :, :]).min(axis=-2))
 
 
 def _moved(labels: Labels, table: FloatArray | None) -> Labels:
