@@ -62,13 +62,9 @@ def layers(
         table[f"a{number}"] = {name: each / 8 for name, each in zip(names, row, strict=True)}
         last = f"a{number}"
     devices = [ow.Device(name=name, memory_bytes=size) for name, size in zip(names, room, strict=True)]
-    return ow.Placement(
-        graph=ow.OpGraph(operators=operators, tensors=tensors, parameters=parameters),
-        cluster=ow.Cluster(devices=devices, shared=link, latency=0.25),
-        costs=ow.Costs.from_table(table),
-        memory="parameters",
-        **fields,
-    )
+    graph = ow.OpGraph(operators=operators, tensors=tensors, parameters=parameters)
+    cluster = ow.Cluster(devices=devices, shared=link, latency=0.25)
+    return ow.Placement(graph, cluster, ow.Costs.from_table(table), memory="parameters", **fields)
 
 
 @settings(max_examples=20, deadline=None)
@@ -133,10 +129,9 @@ def test_counts_keep_the_order_of_steps_with_equal_ones_between() -> None:
     """Only all long ones on one device and all short ones on the other fit: every layer changes devices twice."""
     graph = row_of(24, *[5, 0, 0, 0, 2, 0, 0, 0] * 3)
     costs = ow.Costs.from_table({each.id: {"a": 1.0, "b": 1.0} for each in graph.operators})
-    cluster = ow.Cluster(
-        devices=[ow.Device(name=k, memory_bytes=room) for k, room in (("a", 15), ("b", 6))], shared=1.0
-    )
-    search = bounds_of(ow.Placement(graph=graph, cluster=cluster, costs=costs, memory="parameters"), 0.0, (1, 1))
+    devices = [ow.Device(name=name, memory_bytes=room) for name, room in (("a", 15), ("b", 6))]
+    problem = ow.Placement(graph, ow.Cluster(devices=devices, shared=1.0), costs, memory="parameters")
+    search = bounds_of(problem, 0.0, (1, 1))
     search.chain.value(search.price)
     counts = count_program(WholeBytes(search.chain), 40.0, lambda: 5.0)
     assert counts is not None
