@@ -117,14 +117,6 @@ def test_a_shared_parameter_counts_on_every_device() -> None:
     assert whole_bound(problem, 0.0, optimum) == pytest.approx(optimum, rel=1e-6)
 
 
-def test_keys_elsewhere_cost_their_messages() -> None:
-    """Where keys are on another device than the block that adds them, they or the block's inputs have to be sent."""
-    problem = layers([(0.1, 0.1)] * 3, [3, 4, 4], [18, 10], 1.0, keys=5)
-    optimum, _ = best_placement(problem)
-    assert optimum is not None
-    assert whole_bound(problem, 0.0, 1.2 * optimum) == pytest.approx(optimum, rel=1e-6)
-
-
 def test_counts_keep_the_order_of_steps_with_equal_ones_between() -> None:
     """Only all long ones on one device and all short ones on the other fit: every layer changes devices twice."""
     graph = row_of(24, *[5, 0, 0, 0, 2, 0, 0, 0] * 3)

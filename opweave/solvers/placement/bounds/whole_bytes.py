@@ -98,7 +98,7 @@ class WholeBytes:
         for number, each in enumerate(chosen):
             self.sets[number, each] = True
         self.room = np.asarray([int(arrays.capacity[list(each)].sum()) for each in chosen], dtype=np.int64)
-        self.ways = {kind: WindowWays(kind.block, kind.weight) for kind in chain.kinds}
+        self.ways = {kind: WindowWays(kind.block, kind.bytes) for kind in chain.kinds}
 
     def raise_bound(
         self,
@@ -130,7 +130,7 @@ class WholeBytes:
         rest, room = self._rest(tables, plain), float(chain.capacity @ price)
         slack = self.slack(ceiling)
         visits, left = self._visits(plain), self._bytes_left()
-        labels = self.first(price, ceiling, chain.outside)
+        labels = self.first(price, ceiling)
         least, aside, ahead = 0.0, ceiling, None
         for position, kind in enumerate(chain.blocks):
             if seconds() <= 0.0:
@@ -169,8 +169,9 @@ class WholeBytes:
                 break
         return least, least >= ceiling or (least < aside and most[1] == TRIES[-1][1])
 
-    def first(self, price: FloatArray, ceiling: float, outside: IntArray) -> Labels:
+    def first(self, price: FloatArray, ceiling: float) -> Labels:
         """The label of the beginning: operators outside the windows hold their bytes where they may run."""
+        outside = self.chain.outside
         used = np.zeros((1, len(self.sets)), dtype=np.int64)
         cost = np.where(np.isfinite(self.arrays.seconds), self.chain.memory.bytes[:, None] * price, np.inf)[outside]
         if len(outside) and math.isfinite(ceiling):
