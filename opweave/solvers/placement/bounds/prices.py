@@ -36,6 +36,8 @@ class PricedBlock:
 
     Attributes
     ----------
+    bytes
+        Bytes of the operators, 0 at the ends. Shape (operators,).
     values
         Bounds by end devices: seconds, and all bytes at their lowest prices. Shape (K, K).
     """
