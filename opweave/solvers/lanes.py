@@ -26,7 +26,7 @@ from uuid import uuid4
 
 from opweave.problems.problem import Problem
 from opweave.solvers.portfolio import SLICE, Portfolio, work_off
-from opweave.solvers.run import Found, Outcome, Run
+from opweave.solvers.run import Findings, Found, Outcome, Run
 from opweave.solvers.workers import Worker
 
 logger = logging.getLogger("opweave")
@@ -95,7 +95,7 @@ def play(given: Round) -> Report:
     """Work on a lane for a round; runs in another process."""
     key = (given.solve, given.lane)
     if key not in _HELD:
-        run = Run(time_limit=given.left, gap=given.gap, seed=given.seed, lane=given.lane)
+        run = Run(time_limit=given.left, gap=given.gap, seed=given.seed, findings=Findings(lane=given.lane))
         workers = given.workers(pickle.loads(given.problem), run)  # pickled by the process that hands out the rounds
         _HELD[key] = run, Portfolio(divided(workers, given.lane, given.lanes), searched=True)
     while len(_HELD) > MOST_HELD:
@@ -316,8 +316,8 @@ def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Out
     proofs = [worker for worker in own[1:] if not worker.seeded]
     try:
         lanes.start(run)
-        run.lane = 0 if lanes.left else None
         while more or lanes.left:
+            run.findings.lane = 0 if lanes.left else None
             portfolio.rest(proofs if len(lanes.heard) == count - 1 else ())
             until = run.elapsed() + LOOK_SECONDS
             more = portfolio.work(run, until)

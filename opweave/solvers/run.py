@@ -108,6 +108,8 @@ class Findings:
         Where it is not 0, the optimum is a multiple of it, and bounds are rounded up.
     stopped
         Whether a user's callback has asked to stop, or has raised ``callback_error``.
+    lane
+        Its number, while there are several (:mod:`~opweave.solvers.lanes`), so that each can do another part.
     """
 
     candidates: list[Found] = field(default_factory=list)
@@ -121,6 +123,7 @@ class Findings:
     build_seconds: float = 0.0
     engine_version: str | None = None
     last_log: float = 0.0
+    lane: int | None = None
 
 
 Lift = Callable[[Any], Solution | None]
@@ -145,8 +148,6 @@ class Run:
         Called by :meth:`should_stop`: it lets other workers work. None for a solver that works alone.
     outer, lift, exact
         For a sub-problem (:meth:`child`): the run of the whole.
-    lane
-        Its number, if there are several (:mod:`~opweave.solvers.lanes`), so that each can do another part.
     """
 
     time_limit: float | None = None
@@ -168,7 +169,6 @@ class Run:
     outer: Run | None = None
     lift: Lift | None = None
     exact: bool = False
-    lane: int | None = None
 
     def as_worker(self, name: str, rest: Callable[[], None] | None = None, options: Mapping[str, Setting] = {}) -> Run:
         """The run as one worker sees it: the same findings, with options and limits of the worker's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
@@ -13,7 +14,7 @@ import pytest
 
 import opweave as ow
 from opweave.problems.errors import EngineError
-from opweave.solvers.lanes import Process, work_in_lanes
+from opweave.solvers.lanes import Process, Round, play, work_in_lanes
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
 from tests.oracles.memory_ordering import best_ordering
@@ -48,6 +49,17 @@ def meeting(problem: ow.extend.Problem, _: Run) -> list[Worker]:
 
 def refuting(problem: ow.extend.Problem, _: Run) -> list[Worker]:
     return [Steps("wait", _refute_elsewhere, problem)]
+
+
+def alone(problem: ow.extend.Problem, _: Run) -> list[Worker]:
+    return [Steps("plan", _plan, problem), Steps("prove", _prove_alone, problem, seeded=False)]
+
+
+def _prove_alone(_: ow.extend.Problem, run: Run) -> None:
+    while not run.should_stop():
+        time.sleep(0.02)
+        if run.findings.lane is None:
+            run.proved(5, "alone")
 
 
 def dying(mark: Path, problem: ow.extend.Problem, _: Run) -> list[Worker]:
@@ -86,16 +98,35 @@ class Broken(Executor):
         return Future()
 
 
-class Failing(Executor):
-    """Fails at once."""
+class Dying(Executor):
+    """Carries out one round of each lane, unless it has been served, and fails from then on."""
+
+    def __init__(self, *served: int) -> None:
+        self.served = set(served)
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        future.set_exception(RuntimeError("no worker"))
+        future.set_result(fn(*args)) if args[0].lane not in self.served else future.set_exception(OSError("lost"))
+        self.served.add(args[0].lane)
         return future
 
 
-@pytest.mark.parametrize("executor", [Broken(), Failing()])
+def test_this_process_has_all_parts_again_once_the_others_are_lost() -> None:
+    executor = Dying()
+    run = Run(time_limit=60.0, executor=executor)
+    work_in_lanes(PROBLEM, alone, run)
+    assert (executor.served, run.bound, run.findings.bound_source) == ({1, 2}, 5, "alone")
+
+
+def test_a_lane_that_has_finished_closes_its_workers() -> None:
+    ended: list[str] = []
+    plan = Steps("plan", _plan, PROBLEM)
+    plan.close = lambda: ended.append("plan")  # type: ignore[method-assign]
+    report = play(Round("solve", pickle.dumps(PROBLEM), lambda *_: [plan], 1, 2, 0, 0.0, 1.0, 9.0, None, None))
+    assert (report.more, report.worker, ended) == (False, "plan", ["plan"])
+
+
+@pytest.mark.parametrize("executor", [Broken(), Dying(1, 2)])
 def test_executors_that_are_of_no_use_cost_nothing_but_themselves(executor: Executor) -> None:
     problem = ow.MemoryOrdering(graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id=name) for name in "ab"]))
     result = ow.solve(problem, executor=executor, time_limit=10.0)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import opweave as ow
-from opweave.problems.arrays import FloatMatrix, IntArray
+from opweave.problems.arrays import IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.solvers.loops import Loop, clock, compile_seconds, helper, loop, loops_of, signature_of
 
@@ -37,9 +37,11 @@ def total(scale: Scale, count: int) -> int:
     return found
 
 
-def test_a_loop_takes_records_and_calls_helpers() -> None:
+def test_a_loop_takes_records_calls_helpers_and_refuses_other_types_than_declared() -> None:
     scale = Scale(np.arange(5), 3)
     assert total(scale, 5) == total.py_func(scale, 5) == 30
+    with pytest.raises(TypeError):
+        total(Scale(np.arange(5.0), 3), 5)  # type: ignore[arg-type]
 
 
 def test_the_clock_stands_still_while_a_loop_is_compiled() -> None:
@@ -94,28 +96,6 @@ def test_the_environment_keeps_loops_as_they_are_written(monkeypatch: pytest.Mon
     fresh = Loop(total.py_func)
     assert fresh(Scale(np.arange(5), 3), 5) == 30
     assert fresh._compiled is None
-
-
-def test_other_arguments_than_declared_are_refused() -> None:
-    @loop
-    def first(items: FloatMatrix) -> float:
-        return float(items[0, 1])
-
-    assert first(np.arange(4.0).reshape(2, 2)) == 1.0
-    with pytest.raises(TypeError):
-        first(np.asfortranarray(np.arange(4.0).reshape(2, 2)))
-
-
-def test_exceptions_of_compiled_loops_arrive() -> None:
-    @loop
-    def shared(total: int, count: int) -> int:
-        if count < 0:
-            raise ValueError("negative")
-        return total // count
-
-    assert shared(7, 2) == 3
-    with pytest.raises(ValueError, match="negative"):
-        shared(7, -1)
 
 
 def test_arguments_without_a_type_are_refused() -> None:

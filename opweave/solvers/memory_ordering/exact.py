@@ -261,9 +261,9 @@ class PeakSearch:
         budget = 0
         while budget < most and not self.settled():
             budget = min(max(2 * budget, FIRST_BUDGET), most)
-            if self.run.lane in (None, 0):
+            if self.run.findings.lane in (None, 0):
                 self._divide(budget)
-            if self.run.lane != 0:
+            if self.run.findings.lane != 0:
                 self._undercut(budget)
         return self.settled()
 
