@@ -35,6 +35,7 @@ from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast
 import numpy as np
 
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.problem import collector_paused
 
 logger = logging.getLogger("opweave")
 
@@ -98,10 +99,9 @@ class Loop(Generic[Arguments, Value]):
 
     def compile(self) -> Callable[Arguments, Value]:
         """The compiled function, from this process, from disk, or compiled now."""
-        with _SPENT.measured(self.name):
+        with _SPENT.measured(self.name), collector_paused():  # saves a tenth of the time
             if self._compiled is None:
-                made = _njit(self.py_func, self.signature, nogil=True)
-                self._compiled = cast("Callable[Arguments, Value]", made)
+                self._compiled = _njit(self.py_func, self.signature, nogil=True)
             return self._compiled
 
 
@@ -119,7 +119,8 @@ def _njit(function: Callable[..., Any], signature: tuple[Any, ...], **options: b
     names = function.__globals__
     compiled = {each: _compiled_helper(names[each]) for each in _helpers_in(function)}
     linked = FunctionType(function.__code__, names | compiled, None, function.__defaults__, function.__closure__)
-    options |= {"cache": True, "no_cfunc_wrapper": True, "_nrt": _allocates(function)}
+    allocates = _allocates(function)
+    options |= {"cache": True, "no_cfunc_wrapper": True, "_nrt": allocates, "no_rewrites": not allocates}
     compiler: Any = njit(signature, error_model="numpy", **options)  # type: ignore[call-overload]
     try:
         return cast("Callable[..., Any]", compiler(linked))
