@@ -9,7 +9,7 @@ compiled loops, ``--copies 2`` runs every solve twice at the same time, and ``--
 solve has its own process, forked when the problem has been built, so that nothing loaded or computed by one solve helps
 another.
 
-The allowance is the limit plus 5 % of it plus half a second, in wall time. On busy machines, wall time says little:
+The allowance is the limit plus 10 % of it plus a second, in wall time. On busy machines, wall time says little:
 ``--processor`` keeps limits and measures overruns in processor seconds.
 """
 

@@ -44,7 +44,7 @@ class Rule(ow.Constraint):
         raise NotImplementedError
 
     def term(self, model: Any) -> Any:
-        """The same with handles."""
+        """The same with variables."""
         raise NotImplementedError
 
     def violations(self, problem: Any, solution: Any) -> Iterator[ow.extend.Violation]:
@@ -116,7 +116,7 @@ class Between(Rule):
         return float(when[self.late][0] - when[self.early][1])
 
     def term(self, model: Any) -> Any:
-        """The difference of two handles."""
+        """The difference of two variables."""
         if isinstance(model.problem, ow.MemoryOrdering):
             return model.position(self.late) - model.position(self.early)
         if isinstance(model.problem, ow.Pipeline):

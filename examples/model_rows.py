@@ -25,7 +25,7 @@ for row in ow.list_formulations(problem):
 model = ow.build_model(problem, "moirai")  # the paper's program in plain Pyomo
 print(len(model.memory), "rows (5);", model.one_device["first"].expr)  # (4c)
 
-model.add(model.on("second", "phone") == 1)  # handles are the same words in every formulation
+model.add(model.on("second", "phone") == 1)  # variables have the same names in every formulation
 model.add(model.end("first") <= 0.020)
 pyo.SolverFactory("appsi_highs").solve(model)
 solution = ow.read_solution(model)

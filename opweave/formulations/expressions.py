@@ -7,7 +7,7 @@ for searches, or for one formulation that can do better.
 target                 what the registered function receives and returns
 =====================  ==============================================================================================
 ``"model"``            ``(model, constraint) -> None``; adds rows to the model of any formulation: ``model.add(row)``,
-                       where the row compares handles such as ``model.on(op, device)`` or ``model.start(op)``
+                       where the row compares variables such as ``model.on(op, device)`` or ``model.start(op)``
 a formulation's name   ``(formulation, model, constraint) -> None``; the same for one formulation, whatever else is
                        registered
 ``"order_arcs"``       ``(problem, constraint) -> iterable of (before, after)`` operator ids; for searches over
@@ -16,9 +16,9 @@ a formulation's name   ``(formulation, model, constraint) -> None``; the same fo
                        exactly the operators in the frozenset ``done`` have run; for searches over operator orders
 =====================  ==============================================================================================
 
-The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.linear`),
-in seconds, bytes and counts; ``model.problem`` is the problem. An engine passes over formulations whose model lacks a
-handle that the function uses.
+The variables have the same names in every formulation that has them (:mod:`opweave.formulations.modeling.linear`), in
+seconds, bytes and counts; ``model.problem`` is the problem. An engine passes over formulations whose model lacks a
+variable that the function uses.
 
 A rule without any expression is honoured by its ``violations`` alone, by engines, ``"auto"`` and ``"pymoo"``: slowly,
 because each plan is found before it is refused (:mod:`opweave.solvers.engines.rules`). A rule about the times of a
@@ -48,7 +48,7 @@ Expression = Callable[..., Any]
 ExpressionT = TypeVar("ExpressionT", bound=Expression)
 
 MODEL = "model"
-"""The target of rules that are written with handles."""
+"""The target of rules that are written with variables."""
 
 VIOLATIONS = "violations"
 """Stands among the targets of a solver that honours every rule by asking the referee; nothing is registered for it."""

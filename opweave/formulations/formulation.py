@@ -125,7 +125,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
 
     @classmethod
     def words(cls) -> tuple[str, ...]:
-        """The handles of its models."""
+        """The users' variables of its models."""
         return cls.model_type.words()
 
     @abstractmethod
@@ -226,7 +226,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         UnsupportedConstraintError
             If none of ``supports`` understands one of them, and the context does not defer it.
         MissingHandleError
-            If an expression needs a handle that the model lacks.
+            If an expression needs a variable that the model lacks.
         """
         model.problem = problem
         for constraint in problem.constraints:
@@ -329,7 +329,7 @@ def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
 
     The first one registered for a problem is its default, before those to be read beside papers; for opweave's
     problems, opweave's own come first. A package may name a class instead as an entry point of the group
-    ``opweave.formulations``. Side constraints may be expressed for it with the handles of its model.
+    ``opweave.formulations``. Side constraints may be expressed for it with the variables of its model.
 
     Raises
     ------

@@ -7,7 +7,8 @@ as a solve's time: :func:`clock` stands still meanwhile.
 If the environment variable ``OPWEAVE_COMPILE`` is ``never``, all loops run as they are written, with the same result.
 
 Loops that allocate no array run without numba's count of references to arrays: that is most of what compiling a record
-of many arrays costs, and of what it costs to hand one on. So callers bring the arrays that a loop needs as memory.
+of many arrays costs, and of what it costs to hand one on. So callers bring the arrays that a loop needs as memory. Such
+loops have no expressions of whole arrays, either, so they compile without numba's rewrites of these.
 
 numba takes a second to import, so it is imported for the first loop that is called, and not before. Therefore
 :func:`helper` only remembers a function, and the loops that call it get its compiled version when they are compiled.

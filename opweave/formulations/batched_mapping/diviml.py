@@ -7,7 +7,7 @@ of that program may therefore exceed the problem's, and its bounds prove nothing
 input does pass. Then nothing else orders two batches on a device that are joined by a path but share no inputs, so (7)
 covers all pairs there.
 
-Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use handles of the model that take names:
+Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use variables of the model that take names:
 ``model.on(op, device)`` is 1 if a batch of the operator runs there, ``model.batch(op, device)`` is its number of
 inputs, ``model.held(device)`` is in bytes, ``model.start(op, device)`` and ``model.end(op, device)`` are in seconds
 (without meaning if nothing runs there).

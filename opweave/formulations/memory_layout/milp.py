@@ -47,7 +47,7 @@ GAPS = 8
 
 @dataclass(eq=False)
 class LayoutModel(LinearModel):
-    """A linear program of offsets, with handles over storages and pools.
+    """A linear program of offsets, with variables over storages and pools.
 
     Attributes
     ----------

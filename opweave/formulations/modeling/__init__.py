@@ -2,13 +2,13 @@
 
 How a formulation is written
 ----------------------------
-1. A model class stores the data from which it was written, and defines its handles. It derives from ``LinearModel``, or
-   from ``IntervalModel`` for constraint programs::
+1. A model class stores the data from which it was written, and defines the variables of users' rows. It derives from
+   ``LinearModel``, or from ``IntervalModel`` for constraint programs::
 
        @dataclass(eq=False)
        class FlowModel(LinearModel):
            instance: PipelineInstance
-           more_words: ClassVar[tuple[str, ...]] = ("paths",)  # handles beside those of modeling.linear
+           more_words: ClassVar[tuple[str, ...]] = ("paths",)  # variables beside those of modeling.linear
            def on(self, op: str, device: str) -> Linear: ...
 
       The formulation names it as ``model_type`` and is decorated with ``@register_formulation``, also if it is a
@@ -28,10 +28,10 @@ one, ``model.any_column(name, key, parts)`` is 1 if any of its parts is, and ``m
 
 The names of columns and of families of rows must not be words of :mod:`.linear`, such as ``held`` or ``start``.
 Columns and rows are in the model's own units (``unit`` is the value of one unit of the cost in the problem's unit);
-handles are in seconds, bytes and counts. ``model.timed`` holds the columns of times with a horizon, ``model.tick``
-their unit in seconds. ``model.add(row)`` adds a row of a side constraint or of a user, in natural units.
+users' variables are in seconds, bytes and counts. ``model.timed`` holds the columns of times with a horizon,
+``model.tick`` their unit in seconds. ``model.add(row)`` adds a row of a side constraint or of a user, in natural units.
 
 The same model is passed to engines as arrays (:mod:`.arrays`) and to users as a Pyomo model (:mod:`.pyomo`); a test
-checks that both are the same program. Constraint programs (:mod:`.intervals`) have the same columns, handles and
-``add``.
+checks that both are the same program. Constraint programs (:mod:`.intervals`) have the same columns, users'
+variables and ``add``.
 """

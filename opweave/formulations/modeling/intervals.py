@@ -1,4 +1,4 @@
-"""Constraint programs: integer columns, conditional rows and intervals, with the handles of linear models.
+"""Constraint programs: integer columns, conditional rows and intervals, with the users' variables of linear models.
 
 An engine may run in another process, so what it receives, a :class:`WholeProgram`, holds only numbers.
 """

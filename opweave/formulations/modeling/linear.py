@@ -1,4 +1,4 @@
-"""Linear expressions, rows of them, and handles: the words in which users write rows."""
+"""Linear expressions, rows of them, and the variables with which users write rows."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Linear:
     __gt__ = __lt__
 
     def __bool__(self) -> bool:
-        """Refuse: the value of a handle is not known before the model is solved."""
+        """Refuse: the value of a variable is not known before the model is solved."""
         raise InvalidInputError("before the model is solved, a model variable has no value for 'if', 'and' or 'not'")
 
     def at(self, values: Mapping[int, float] | Sequence[float] | FloatArray) -> float:
@@ -182,10 +182,10 @@ class Row:
 
 
 class Model(Protocol):
-    """What ``extend`` and expressions of rules receive: handles, and ``add`` for the rows that are written with them.
+    """What ``extend`` and expressions of rules receive: variables, and ``add`` for the rows that are written with them.
 
-    A formulation has those handles that mean something for its problem; times are in seconds, sizes in bytes. In a
-    model of Pyomo's, handles are expressions of Pyomo and are used in the same way.
+    A formulation has those variables that mean something for its problem; times are in seconds, sizes in bytes. In a
+    model of Pyomo's, variables are expressions of Pyomo and are used in the same way.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ class Model(Protocol):
         """The objective."""
 
     def add(self, row: Row | bool) -> None:
-        """Add a row: a comparison of handles and numbers with ``<=``, ``>=`` or ``==``."""
+        """Add a row: a comparison of variables and numbers with ``<=``, ``>=`` or ``==``."""
 
 
 WORDS: Mapping[str, tuple[str, ...]] = {
@@ -246,23 +246,23 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     for word, handle in vars(Model).items()
     if isfunction(handle) and not word.startswith("_") and word != "add"
 }
-"""The handles that are functions, and what each takes: a ``device``, or else operators."""
+"""The variables that are functions, and what each takes: a ``device``, or else operators."""
 
 HANDLES_OF: dict[str, dict[str, Sequence[str]]] = {}
-"""The handles of every formulation, by problem kind and name; for messages."""
+"""The variables of every formulation, by problem kind and name; for messages."""
 
 
 class MissingHandleError(UnsupportedFeatureError):
-    """A row needs a handle that the model of this formulation lacks; the message says which formulations have it."""
+    """A row needs a variable that the model of this formulation lacks; the message says which formulations have it."""
 
 
 class Handles:
-    """The handles for users' rows: a model defines those of :data:`WORDS` that it has. They check their names.
+    """The variables for users' rows: a model defines those of :data:`WORDS` that it has. They check their names.
 
     Attributes
     ----------
     more_words
-        Handles of a model in addition to :data:`WORDS`.
+        Variables of a model in addition to :data:`WORDS`.
     """
 
     more_words: ClassVar[tuple[str, ...]] = ()
@@ -274,19 +274,19 @@ class Handles:
                 setattr(cls, word, with_names_checked(word, vars(cls)[word]))
 
     def __getattr__(self, word: str) -> Any:
-        """Say where there is a handle that this model lacks."""
+        """Say where there is a variable that this model lacks."""
         if word in WORDS:
             raise missing_handle(word, self.words(), self.__dict__.get("problem"))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {word!r}")
 
     @classmethod
     def words(cls) -> tuple[str, ...]:
-        """The handles of this class of models."""
+        """The variables of this class of models."""
         return (*(word for word in WORDS if hasattr(cls, word)), *cls.more_words)
 
 
 def with_names_checked(word: str, handle: Callable[..., Any]) -> Callable[..., Any]:
-    """The handle, which first looks up its names in the problem of its first argument, the model.
+    """The variable, which first looks up its names in the problem of its first argument, the model.
 
     Raises
     ------
@@ -310,7 +310,7 @@ def with_names_checked(word: str, handle: Callable[..., Any]) -> Callable[..., A
 
 
 def missing_handle(word: str, words: Sequence[str], problem: Problem[Any, Any] | None) -> MissingHandleError:
-    """The error for a handle that a model lacks; ``words`` are those that it has."""
+    """The error for a variable that a model lacks; ``words`` are those that it has."""
     every = {} if problem is None else HANDLES_OF.get(problem.kind, {})
     having = ", ".join(repr(name) for name, has in every.items() if word in has)
     of = "this problem" if problem is None else type(problem).__name__

@@ -1,4 +1,4 @@
-"""A mixed-integer linear program: named columns, rows by family, an objective, and handles."""
+"""A mixed-integer linear program: named columns, rows by family, an objective, and the variables of users' rows."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class LinearModel(Handles):
         return self.row_families[name]
 
     def add(self, row: Row, name: str = ADDED) -> None:
-        """Add a row of a side constraint or of a user, written with handles in seconds, bytes and counts."""
+        """Add a row of a side constraint or of a user, written with variables in seconds, bytes and counts."""
         self.rows(name).add(Row.checked(row))
         self.added.append(row)
 

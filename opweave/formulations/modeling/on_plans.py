@@ -1,8 +1,8 @@
-"""Rows of handles, read on a plan: what ``extend`` and expressed rules ask for, without a model.
+"""Users' rows, read on a plan: what ``extend`` and expressed rules ask for, without a model.
 
-A user's function is called once with :class:`Words`, whose handles are columns of no model. The rows that it adds can
-then be evaluated on any plan, so baselines and searches can obey them. A function that needs more than handles, such as
-columns of its own or another objective, cannot be read like that; it is left to the engines.
+A user's function is called once with :class:`Words`, whose variables are columns of no model. The rows that it adds can
+then be evaluated on any plan, so baselines and searches can obey them. A function that needs more, such as columns of
+its own or another objective, cannot be read like that; it is left to the engines.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 
 Key = tuple[str, ...]
-"""A handle and the names that it is given."""
+"""A variable and the names that it is given."""
 
 SLACK = 2e-6
 """How far a row may be missed, relative to its largest part: engines round times, and allow a millionth."""
 
 
 class Words(Handles):
-    """Handles without a model; it collects the rows that are added.
+    """Variables without a model; it collects the rows that are added.
 
     Attributes
     ----------
     columns
-        The column of every handle that was used.
+        The column of every variable that was used.
     added
         The rows.
     """
@@ -56,7 +56,7 @@ class Words(Handles):
         return super().__getattr__(word)
 
     def handle(self, *names: str, word: str, **named: str) -> Linear:
-        """The column of a handle; a plan has one start and end of every operator."""
+        """The column of a variable; a plan has one start and end of every operator."""
         takes = 1 if word in ("start", "end") else len(WORDS.get(word, ()))
         every = (*names, *(named[each] for each in WORDS.get(word, ())[len(names) :] if each in named))
         if len(every) != takes:
@@ -166,7 +166,7 @@ MEANINGS: Mapping[str, tuple[Callable[[Problem[Any, Any]], bool], Callable[..., 
     "held": (lambda problem: isinstance(problem, MeasuresMemory), lambda plan, device: plan.held[device]),
     "objective": (lambda _: True, _Plan.objective),
 }
-"""Whether a handle means something for the plans of a problem, and what it is worth on one."""
+"""Whether a variable means something for the plans of a problem, and what it is worth on one."""
 
 
 def rows_on_plans(
@@ -182,7 +182,7 @@ def rows_on_plans(
     Raises
     ------
     InfeasibleError
-        If a row without handles does not hold.
+        If a row without variables does not hold.
     """
     words = Words(problem)
     try:

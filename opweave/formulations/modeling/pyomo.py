@@ -1,6 +1,6 @@
 """Linear programs as Pyomo models, and Pyomo models as arrays.
 
-A linear model becomes a Pyomo model with components indexed by the names of operators and devices. Its handles return
+A linear model becomes a Pyomo model with components indexed by the names of operators and devices. Users' variables are
 Pyomo expressions in seconds, bytes and counts; ``model.add(row)`` adds a row. All changes that a user makes, including
 new rows and variables, count when the model is read back.
 """
@@ -37,7 +37,7 @@ OWN_ROWS = "own_rows"
 
 @dataclass(eq=False)
 class PyomoView:
-    """A Pyomo model that is equivalent to a linear model; it is updated with columns and rows that handles add.
+    """A Pyomo model that is equivalent to a linear model; it is updated with columns and rows that variables add.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class PyomoView:
 
 
 def to_pyomo(model: LinearModel) -> PyomoView:
-    """Write a model as a Pyomo model with the same handles; the objective is in seconds or bytes."""
+    """Write a model as a Pyomo model with the same variables; the objective is in seconds or bytes."""
     from pyomo.environ import ConcreteModel, Objective
 
     concrete = ConcreteModel()
@@ -309,14 +309,14 @@ def _side(value: float) -> float | None:
 class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     """A formulation in plain Pyomo, for programs that people read beside a paper; engines receive it as arrays too.
 
-    Its model may have handles of its own, as attributes that return Pyomo expressions; ``model.add`` is added to it.
+    Its model may have users' variables, as attributes that return Pyomo expressions; ``model.add`` is added to it.
 
     Attributes
     ----------
     timed
         Names of the components that hold times with a horizon, in units of :meth:`tick` seconds.
     handles
-        The handles of its model.
+        The users' variables of its model.
     """
 
     to_read: ClassVar[bool] = True
@@ -326,7 +326,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
 
     @classmethod
     def words(cls) -> tuple[str, ...]:
-        """The handles of its models."""
+        """The users' variables of its models."""
         return cls.handles
 
     @abstractmethod
@@ -346,7 +346,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         """Set the variables to the values that a known solution implies."""
 
     def build(self, problem: ProblemT) -> ConcreteModel:
-        """Write the model and the rows of its side constraints; its handles check names."""
+        """Write the model and the rows of its side constraints; its variables check names."""
         from pyomo.environ import Expression, Objective
 
         model = self.write(problem)

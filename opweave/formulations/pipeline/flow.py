@@ -4,7 +4,7 @@ Stage z[v, a, b] carries the unit from point a to point b on device v; link l[b,
 b. Points only increase, so there are no cycles. Each device has at most one stage. The paper's split into two steps and
 its classes do not appear here: cuts and devices are chosen together.
 
-Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use the handles
+Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use the variables
 ``model.on(op, device)`` and ``model.uses(device)``, which are 0 or 1, ``model.stage(op)``, which counts from 0, and
 ``model.stages()``, the number of stages.
 

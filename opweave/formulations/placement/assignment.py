@@ -32,7 +32,7 @@ class AssignmentModel(PlacementModel):
 
     @classmethod
     def words(cls) -> tuple[str, ...]:
-        """The handles without those of times."""
+        """The variables without those of times."""
         return ("on", "uses", "held")
 
     def at(self, v: int) -> Linear:

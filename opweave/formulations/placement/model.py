@@ -1,4 +1,4 @@
-"""The columns that all programs of placement share (devices, starts, routes), their handles, and reading solutions."""
+"""Columns that all programs of placement share (devices, starts, routes), users' variables, and reading solutions."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
         return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
     def variables(self, m: ConcreteModel, least: float) -> None:
-        """Add variables, and the handles ``on``, ``uses``, ``start`` and ``end``; schedules take ``least`` seconds."""
+        """Add variables, and ``on``, ``uses``, ``start`` and ``end`` of them; schedules take ``least`` seconds."""
         from pyomo.environ import Binary, Expression, Var
 
         m.used = Var(m.DEVICES, domain=Binary)

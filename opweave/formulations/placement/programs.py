@@ -11,7 +11,7 @@ are whole multiples of a tick (to within a billionth). Rounding down keeps lower
 round every start down. Since floor(a + b) >= floor(a) + floor(b), all precedences and orders still hold, and the
 schedule ends no later. The schedule itself is timed again in seconds.
 
-Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use handles that take names and can be added
+Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use variables that take names and can be added
 and compared like numbers: ``model.on(op, device)`` is 0 or 1, ``model.start(op)`` and ``model.end(op)`` are in seconds.
 A rule about times should tolerate the same error as engines, a millionth of the makespan.
 

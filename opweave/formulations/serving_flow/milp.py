@@ -39,7 +39,7 @@ Place = tuple[int, int, int]
 
 @dataclass(eq=False)
 class BlockModel(LinearModel):
-    """A linear program of blocks and flows, with handles over layers and devices.
+    """A linear program of blocks and flows, with variables over layers and devices.
 
     Attributes
     ----------

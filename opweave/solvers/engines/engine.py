@@ -51,7 +51,7 @@ class HeadStart:
     initial
         A solution, or None when none is found quickly. The referee judges it before it is used.
     lower_bound
-        A proved lower bound of the objective, or None; it is told how to ask whether time is up.
+        A proved lower bound of the objective, or None. One that may take long asks whether time is up.
     """
 
     initial: Callable[[Any], Solution | None] = lambda _: None
@@ -96,7 +96,7 @@ def run_engine(
     for written in every:
         try:
             return _Attempt(problem, run, engine, known, Refusals(problem, written)).solve(written)
-        except UnsupportedFeatureError as error:  # rows need handles that another formulation may have
+        except UnsupportedFeatureError as error:  # rows need variables that another formulation may have
             if lacking is None and not isinstance(error, MissingHandleError):
                 raise
             lacking = lacking or error
