@@ -62,9 +62,13 @@ def layers(
         table[f"a{number}"] = {name: each / 8 for name, each in zip(names, row, strict=True)}
         last = f"a{number}"
     devices = [ow.Device(name=name, memory_bytes=size) for name, size in zip(names, room, strict=True)]
-    graph = ow.OpGraph(operators=operators, tensors=tensors, parameters=parameters)
-    cluster = ow.Cluster(devices=devices, shared=link, latency=0.25)
-    return ow.Placement(graph, cluster, ow.Costs.from_table(table), memory="parameters", **fields)
+    return ow.Placement(
+        graph=ow.OpGraph(operators=operators, tensors=tensors, parameters=parameters),
+        cluster=ow.Cluster(devices=devices, shared=link, latency=0.25),
+        costs=ow.Costs.from_table(table),
+        memory="parameters",
+        **fields,
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -117,13 +121,22 @@ def test_a_shared_parameter_counts_on_every_device() -> None:
     assert whole_bound(problem, 0.0, optimum) == pytest.approx(optimum, rel=1e-6)
 
 
+def test_keys_elsewhere_cost_their_messages() -> None:
+    """Where keys are on another device than the block that adds them, they or the block's inputs have to be sent."""
+    problem = layers([(0.1, 0.1)] * 3, [3, 4, 4], [18, 10], 1.0, keys=5)
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    assert whole_bound(problem, 0.0, 1.2 * optimum) == pytest.approx(optimum, rel=1e-6)
+
+
 def test_counts_keep_the_order_of_steps_with_equal_ones_between() -> None:
     """Only all long ones on one device and all short ones on the other fit: every layer changes devices twice."""
     graph = row_of(24, *[5, 0, 0, 0, 2, 0, 0, 0] * 3)
     costs = ow.Costs.from_table({each.id: {"a": 1.0, "b": 1.0} for each in graph.operators})
-    devices = [ow.Device(name=name, memory_bytes=room) for name, room in (("a", 15), ("b", 6))]
-    problem = ow.Placement(graph, ow.Cluster(devices=devices, shared=1.0), costs, memory="parameters")
-    search = bounds_of(problem, 0.0, (1, 1))
+    cluster = ow.Cluster(
+        devices=[ow.Device(name=k, memory_bytes=room) for k, room in (("a", 15), ("b", 6))], shared=1.0
+    )
+    search = bounds_of(ow.Placement(graph=graph, cluster=cluster, costs=costs, memory="parameters"), 0.0, (1, 1))
     search.chain.value(search.price)
     counts = count_program(WholeBytes(search.chain), 40.0, lambda: 5.0)
     assert counts is not None

@@ -11,6 +11,7 @@ program decides how often each way of each type is taken:
   with it is entered in that part, from another part or from a device outside. The same holds for the whole chain.
 * A device holds no bytes of steps that begin or end on it unless it is reached. (This is implied, but not for parts of
   a device, which linear programs use.)
+* Operators outside the windows are somewhere, and messages between them and the windows need time (:mod:`.messages`).
 
 Every plan gives such counts with no more seconds and bytes than its own, so the least seconds bound all plans. The
 program does not grow with the number of equal layers, and knows whole layers, unlike prices, and all their orders at
@@ -32,7 +33,9 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
-from opweave.solvers.placement.arrays import order_of_graph
+from opweave.solvers.placement.bounds.messages import ANYWHERE, Located, add_messages, locate
+from opweave.solvers.placement.bounds.outside import NOWHERE
+from opweave.solvers.placement.bounds.ways import Ways
 from opweave.solvers.placement.bounds.whole_bytes import Labels, composed, undominated
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
@@ -49,6 +52,19 @@ MOST_COLUMNS = 30_000
 
 OUTSIDE = -1
 """What stands before the first step and after the last one."""
+
+
+class Passing(NamedTuple):
+    """Ways of a step from one device to another.
+
+    Also, where the readers of operators outside are then (-1: on several devices), and least seconds of messages that
+    enter the device at the end, and leave that at the beginning.
+    """
+
+    entry: int
+    ways: Labels
+    readers: tuple[int, ...]
+    port: tuple[float, float]
 
 
 class Step(NamedTuple):
@@ -75,7 +91,7 @@ def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float
     number_at = {place: step.number for place, step in zip(places, steps, strict=True)}
     around = [OUTSIDE, *places, OUTSIDE]
     types = list(zip(around, around[1:], around[2:], strict=False))
-    options, slack = dict[int, list[tuple[int, Labels]]](), whole.slack(ceiling)
+    options, slack = dict[int, list[Passing]](), whole.slack(ceiling)
     for step in steps:
         if step.number not in options:
             if step.light:
@@ -84,11 +100,10 @@ def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float
                 options[step.number] = _options(whole, step.positions[0], ceiling, slack, seconds)
         if seconds() <= 0.0:
             return None
-    counted = Counter(types)
-    parts = [(number, a, ways) for number, (_, key, _) in enumerate(counted) for a, ways in options[number_at[key]]]
-    if not parts or sum(len(ways.device) for _, _, ways in parts) > MOST_COLUMNS:
+    parts = [(number, each) for number, (_, key, _) in enumerate(Counter(types)) for each in options[number_at[key]]]
+    if not parts or sum(len(each.ways.device) for _, each in parts) > MOST_COLUMNS:
         return None
-    return CountProgram(whole, counted, parts, ceiling)
+    return CountProgram(whole, [step.positions for step in steps], types, parts, ceiling)
 
 
 def _steps(whole: WholeBytes) -> list[Step]:
@@ -97,48 +112,54 @@ def _steps(whole: WholeBytes) -> list[Step]:
     Steps before the milestone after which most operators outside begin, such as an encoder's end, differ from those
     behind it: no plan passes layers of the encoder and of the decoder in turn.
     """
-    chain, numbers, found, keys = whole.chain, dict[object, int](), list[Step](), list[object]()
-    border = _border(whole)
+    chain, numbers, found = whole.chain, dict[object, int](), list[Step]()
+    after, keys = Counter(each.after for step in chain.sources for each in step), list[object]()
+    border = after.most_common(1)[0][0] if after else OUTSIDE
     for position, (kind, members) in enumerate(zip(chain.blocks, chain.members, strict=True)):
         v = chain.milestones[position : position + 1]
-        inside = np.append(members, v)
-        parts = (whole.arrays.seconds[v], whole.own[inside], whole.uses[inside])
-        light = not (kind.bytes.any() or whole.own[v].any() or whole.uses[v].any())
-        first = found.pop().positions[0] if light and found and found[-1].light else position
-        keys.append((position > border, id(kind), *(part.tobytes() for part in parts)))
+        inside, seconds = np.append(members, v), whole.arrays.seconds
+        outside = [each._replace(operator=0, after=0, reader=0) for each in chain.sources[position]]
+        parts = [seconds[v], whole.own[inside], whole.uses[inside], *(part for each in outside for part in each)]
+        for each in chain.sources[position]:
+            parts += [inside == each.reader, whole.own[each.operator], np.isfinite(seconds[each.operator])]
+        light = not (kind.weight.any() or whole.own[v].any() or whole.uses[v].any() or outside)
+        joins = light and bool(found) and found[-1].light and position - 1 not in after
+        first = found.pop().positions[0] if joins else position
+        keys.append((position > border, id(kind), *(np.asarray(part).tobytes() for part in parts)))
         number = numbers.setdefault(tuple(keys[first:]), len(numbers))
         found.append(Step(range(first, position + 1), number, light))
     return found
 
 
-def _border(whole: WholeBytes) -> int:
-    """The milestone after which most operators with bytes outside the windows begin; -1 if there are none."""
-    chain, arrays = whole.chain, whole.arrays
-    last, number = np.full(len(arrays.seconds), OUTSIDE), np.full(len(arrays.seconds), OUTSIDE)
-    number[chain.milestones] = np.arange(len(chain.milestones))
-    for v in order_of_graph(arrays).tolist():
-        before = arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]]
-        last[v] = np.maximum(last[before], number[before]).max(initial=OUTSIDE)
-    begins = last[chain.outside[chain.memory.bytes[chain.outside] > 0.0]]
-    return int(np.bincount(begins + 1).argmax()) - 1 if len(begins) else OUTSIDE
-
-
 def _through(
     whole: WholeBytes, positions: range, ceiling: float, slack: dict[PricedBlock, FloatArray]
-) -> list[tuple[int, Labels]]:
-    """The shortest ways through windows without bytes."""
-    chain, devices, found = whole.chain, range(whole.devices), list[tuple[int, Labels]]()
-    blocks, times = [chain.blocks[position] for position in positions], np.where(np.eye(whole.devices), 0.0, np.inf)
+) -> list[Passing]:
+    """The shortest ways through windows without bytes, apart for those with one change of devices and with several."""
+    chain, devices, found = whole.chain, range(whole.devices), list[Passing]()
+    blocks = [chain.blocks[position] for position in positions]
+    stay, once, more = np.full((3, whole.devices, whole.devices), np.inf)
+    np.fill_diagonal(stay, 0.0)
     for position, kind in zip(positions, blocks, strict=True):
         own = whole.arrays.seconds[chain.milestones[position : position + 1]].sum(axis=0)
-        times = composed(times, np.where(kind.block.values < slack[kind], kind.block.values, np.inf) + own)
-    none = np.zeros((1, len(whole.sets)), dtype=np.int64)
-    held = np.zeros((1, *whole.uses.shape[1:], whole.devices), dtype=np.bool_)
+        table = np.where(kind.block.values < slack[kind], kind.block.values, np.inf) + own
+        same = np.where(np.eye(whole.devices, dtype=np.bool_), table, np.inf)
+        change = np.where(np.isfinite(same), np.inf, table)
+        more = np.minimum(composed(more, table), composed(once, change))
+        once = np.minimum(composed(once, same), composed(stay, change))
+        stay = composed(stay, same)
+    ports = np.asarray([[[whole.ways[kind].port(a, b) for b in devices] for a in devices] for kind in blocks])
+    ports[:, devices, devices] = np.inf
+    direct, least = ports.min(axis=0), np.stack([ports[..., 0].min(axis=(0, 1)), ports[..., 1].min(axis=(0, 2))])
     entry, exit_ = blocks[0].block.window.entry, blocks[-1].block.window.exit
+    none, held = np.zeros((1, len(whole.sets)), dtype=np.int64), np.zeros((1, *whole.uses.shape[1:], whole.devices))
     for a, b in product(devices if entry else (0,), devices if exit_ else (0,)):
-        time = times[a, b : b + 1]
-        if time[0] < ceiling:
-            found.append((a, Labels(np.full(1, b), time, time, none, held)))
+        apart = entry and exit_ and a != b
+        ways = ((once if apart else np.minimum(stay, once), direct[a, b]), (more, (least[0, b], least[1, a])))
+        for times, port in ways:
+            time = times[a, b : b + 1]
+            if time[0] < ceiling:
+                way = Labels(np.full(1, b), time, time, none, held > 0)
+                found.append(Passing(a, way, (), (float(port[0]), float(port[1])) if apart else (0.0, 0.0)))
     return found
 
 
@@ -148,22 +169,29 @@ def _options(
     ceiling: float,
     slack: dict[PricedBlock, FloatArray],
     seconds: Callable[[], float],
-) -> list[tuple[int, Labels]]:
+) -> list[Passing]:
     """The ways of a step from every device, without those that no plan shorter than the ceiling takes."""
     kind, v = whole.chain.blocks[position], whole.chain.milestones[position : position + 1]
-    window, found = kind.block.window, list[tuple[int, Labels]]()
+    window, found = kind.block.window, list[Passing]()
+    readers = [
+        np.flatnonzero(whole.chain.members[position] == each.reader)[0] for each in whole.chain.sources[position]
+    ]
     for a, b in product(*(range(whole.devices if exists else 1) for exists in (window.entry, window.exit))):
         if kind.block.values[a, b] < slack[kind][a, b]:
             ways = whole.ways[kind].within(a, b, slack[kind], CHOICES, seconds)
-            each = whole.passing(position, np.zeros(whole.devices), a, b, ways)
-            if len(v):
-                held = each.held.copy()
-                held[:, :, b] |= whole.uses[v[0]]
-                later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
-                each = each._replace(seconds=later, used=each.used + more, held=held)
-            each = each.take(each.seconds < ceiling)
-            each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
-            found.append((a, each.take(undominated(each))))
+            sole = np.where(ways.allowed.sum(axis=2) == 1, ways.allowed.argmax(axis=2), ANYWHERE)[:, readers]
+            port = whole.ways[kind].port(a, b)
+            for where in sorted(set(map(tuple, sole.tolist()))):
+                chosen = Ways(*(column[(sole == where).all(axis=1)] for column in ways))
+                each = whole.passing(position, np.zeros(whole.devices), a, b, chosen)
+                if len(v):
+                    held = each.held.copy()
+                    held[:, :, b] |= whole.uses[v[0]]
+                    later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
+                    each = each._replace(seconds=later, used=each.used + more, held=held)
+                each = each.take(each.seconds < ceiling)
+                each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
+                found.append(Passing(a, each.take(undominated(each)), where, port))
     return found
 
 
@@ -173,15 +201,24 @@ class CountProgram:
     def __init__(
         self,
         whole: WholeBytes,
-        types: Counter[tuple[int, int, int]],
-        parts: Sequence[tuple[int, int, Labels]],
+        positions: Sequence[range],
+        steps: Sequence[tuple[int, int, int]],
+        parts: Sequence[tuple[int, Passing]],
         ceiling: float,
     ) -> None:
-        self.whole, self.ceiling = whole, ceiling
-        lengths = [len(ways.device) for _, _, ways in parts]
-        self.type = np.repeat([number for number, _, _ in parts], lengths)
-        self.entry = np.repeat([a for _, a, _ in parts], lengths)
-        self.ways = Labels(*(np.concatenate(column) for column in zip(*(ways for _, _, ways in parts), strict=True)))
+        self.whole, self.ceiling, self.parts, types = whole, ceiling, parts, Counter(steps)
+        numbers = {each: number for number, each in enumerate(types)}
+        self.steps = np.asarray([numbers[each] for each in steps])
+        step_of = {position: number for number, step in enumerate(positions) for position in step} | {NOWHERE: NOWHERE}
+        self.sources = [
+            [each._replace(after=step_of[each.after]) for at in step for each in whole.chain.sources[at]]
+            for step in positions
+        ]
+        lengths = [len(each.ways.device) for _, each in parts]
+        self.type = np.repeat([number for number, _ in parts], lengths)
+        self.entry = np.repeat([each.entry for _, each in parts], lengths)
+        self.port = np.repeat([each.port for _, each in parts], lengths, axis=0)
+        self.ways = Labels(*(np.concatenate(column) for column in zip(*(each.ways for _, each in parts), strict=True)))
         self.times = np.asarray(list(types.values()), dtype=np.float64)
         borders = {
             border: number for number, border in enumerate({pair for a, b, c in types for pair in ((a, b), (b, c))})
@@ -195,7 +232,7 @@ class CountProgram:
             self.part[list(members)] = number
         self.most, self.equal = SparseRows(), SparseRows()
         self.unit = max(float(whole.room.max(initial=1)), 1.0)
-        self.count = len(self.type)
+        self.count, self.upper = len(self.type), [self.times[self.type]]
         self.repeats = 2 * len(self.times) <= self.times.sum()
         self.program = self._program()
 
@@ -215,8 +252,9 @@ class CountProgram:
 
     def bound(self, seconds: Callable[[], float]) -> float:
         """The least seconds of all plans that fit, as far as that is proved in the time left; at most the ceiling."""
-        integral = np.ones(len(self.program.cost), dtype=np.bool_)
-        proved = least_whole(self.program, integral, ~integral, 1.0, seconds(), lambda: seconds() <= 0.0)
+        none = np.zeros(len(self.program.cost), dtype=np.bool_)
+        whole = np.arange(len(none)) != self.wait
+        proved = least_whole(self.program, whole, none, 1.0, seconds(), lambda: seconds() <= 0.0)
         return self._seconds(proved.bound)
 
     def _seconds(self, share: float) -> float:
@@ -227,17 +265,21 @@ class CountProgram:
         """The whole program; its cost is a share of the ceiling."""
         number = np.arange(self.count)
         self.equal.put(self.equal.open(self.times)[self.type], number, 1.0)
-        self._memory()  # these rows are the first of their kind
+        located = locate(self)
+        self._memory(located)  # these rows are the first of their kind
         self._flow()
         self._connected()
+        self.wait = int(self.more((1, 1))[0, 0])
+        add_messages(self, located)
         cost = np.zeros(self.count)
         cost[: len(number)] = self.ways.seconds * (1.0 - SUMMATION) / self.ceiling
-        upper = np.append(self.times[self.type], np.ones(self.count - len(number)))
-        return LinearProgram.of(cost, upper, self.most, self.equal)
+        cost[self.wait] = 1.0
+        return LinearProgram.of(cost, np.concatenate(self.upper), self.most, self.equal)
 
-    def _more(self, shape: tuple[int, int]) -> IntArray:
+    def more(self, shape: tuple[int, int], most: float = 1.0) -> IntArray:
         """Numbers of new columns."""
         first, self.count = self.count, self.count + shape[0] * shape[1]
+        self.upper.append(np.full(self.count - first, most))
         return np.arange(first, self.count).reshape(shape)
 
     def _flow(self) -> None:
@@ -251,23 +293,26 @@ class CountProgram:
             inner = np.flatnonzero(self.inner[border])
             self.equal.put(row[border, device][inner], inner, sign)
 
-    def _memory(self) -> None:
+    def _memory(self, located: list[Located]) -> None:
         """What the ways hold fits into every set of devices; shared parameters count once a device."""
         whole, ways, unit = self.whole, self.ways, self.unit
-        used = whole.first(np.zeros(whole.devices), self.ceiling).used[0]
+        elsewhere = np.setdiff1d(whole.chain.outside, [each.operator for step in whole.chain.sources for each in step])
+        used = whole.first(np.zeros(whole.devices), self.ceiling, elsewhere).used[0]
         row = self.most.open((whole.room - used) / unit * (1.0 + SUMMATION) + SUMMATION)
         column, held = np.nonzero(ways.used)
         self.most.put(row[held], column, ways.used[column, held] / unit * (1.0 - SUMMATION))
-        there = self._more((len(whole.shared), whole.devices))
+        for each in located:
+            bytes_ = whole.own[each.outside.operator] / unit * (1.0 - SUMMATION)
+            self.most.put(row[:, None], each.column, bytes_ * whole.sets[:, each.device])
+        there = self.more((len(whole.shared), whole.devices))
         size = whole.arrays.parameter_bytes[whole.shared, None] / unit * (1.0 - SUMMATION)
         for number, inside in enumerate(whole.sets):
             self.most.put(row[number], there[:, inside], size)
         column, p, device = np.nonzero(ways.held)
-        self._only_with(column, there[p, device])
+        self.only_with(self.type[column], column, there[p, device])
 
-    def _only_with(self, column: IntArray, with_: IntArray) -> None:
+    def only_with(self, type_: IntArray, column: IntArray, with_: IntArray) -> None:
         """Count columns of a type at most as often as there are such steps, and only if a column is 1."""
-        type_ = self.type[column]
         pairs, row = np.unique(np.stack([type_, with_]), axis=1, return_inverse=True)
         rows = self.most.open(np.zeros(pairs.shape[1]))
         self.most.put(rows[row.ravel()], column, 1.0)
@@ -284,9 +329,9 @@ class CountProgram:
     def _entered(self, begin: BoolArray, end: BoolArray) -> None:
         """The rows of one part, given which ways begin and end in it; only there devices in use hold their bytes."""
         whole, within, stays = self.whole, begin & end, self.entry == self.ways.device
-        used = self._more((1, whole.devices))[0]
+        used = self.more((1, whole.devices))[0]
         here = np.flatnonzero(within & stays)
-        self._only_with(here, used[self.entry[here]])
+        self.only_with(self.type[here], here, used[self.entry[here]])
         for inside, room, bytes_ in zip(whole.sets, whole.room, self.ways.used.T, strict=True):
             leaves, arrives = begin & inside[self.entry], end & inside[self.ways.device]
             rows = self.most.open(np.zeros(int(inside.sum())))

@@ -26,6 +26,7 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Block, Milestones, shortest
 from opweave.solvers.placement.bounds.counts import count_program
+from opweave.solvers.placement.bounds.outside import NOWHERE, Outside, read_outside
 from opweave.solvers.placement.bounds.whole_bytes import TRIES, WholeBytes
 from opweave.solvers.rounding import SUMMATION
 
@@ -36,14 +37,15 @@ class PricedBlock:
 
     Attributes
     ----------
-    bytes
-        Bytes of the operators, 0 at the ends. Shape (operators,).
+    bytes, weight
+        Bytes of the operators, 0 at the ends; the same with those of operators outside that they read of. Shape (operators,).
     values
         Bounds by end devices: seconds, and all bytes at their lowest prices. Shape (K, K).
     """
 
     block: Block
     bytes: FloatArray
+    weight: FloatArray
     values: FloatArray = field(init=False)
 
     def reprice(self, price: FloatArray) -> None:
@@ -56,7 +58,7 @@ class Chain:
     """A milestone chain with the bytes of its operators.
 
     ``blocks`` are its windows in order, ``members`` their operators. The operator of ``milestones`` with the same
-    number follows a window.
+    number follows a window. ``outside`` are operators in no window, ``sources`` those that each window reads of.
     """
 
     def __init__(self, chain: Milestones, arrays: PlacementArrays, memory: Memory) -> None:
@@ -64,28 +66,37 @@ class Chain:
         self.limited = np.isfinite(memory.capacity)
         self.capacity = np.where(self.limited, memory.capacity, 0.0)
         self.equal = equal_devices(arrays, memory.capacity)
-        kinds: dict[object, PricedBlock] = {}
-        self.blocks: list[PricedBlock] = []
+        blocks: list[Block] = []
         self.members: list[IntArray] = []
         milestones: list[int] = []
-        outside = np.ones(len(arrays.seconds), dtype=bool)
+        number = np.full(len(arrays.seconds), NOWHERE)
         for position, (module, window) in enumerate(zip(chain.modules, chain.windows, strict=True)):
             milestones += window.operators[module.inner].tolist()
             milestones += chain.cuts[position : position + 1].tolist()
-            for block, members in zip(module.blocks, module.members, strict=True):
-                bytes_ = memory.bytes[window.operators[members]].copy()
-                bytes_[: int(block.window.entry)] = 0.0
-                bytes_[len(bytes_) - int(block.window.exit) :] = 0.0
-                key = (id(block), bytes_.tobytes())
-                if key not in kinds:
-                    kinds[key] = PricedBlock(block, bytes_)
-                self.blocks.append(kinds[key])
-                self.members.append(window.operators[members])
-                outside[window.operators[members]] = False
-        self.kinds = list(kinds.values())
+            for block, inside in zip(module.blocks, module.members, strict=True):
+                members = window.operators[inside]
+                number[members[int(block.window.entry) :]] = len(blocks)
+                blocks.append(block)
+                self.members.append(members)
         self.milestones = np.asarray(milestones, dtype=np.int64)
-        outside[self.milestones] = False
-        self.outside = np.flatnonzero(outside)
+        self.outside = np.flatnonzero(number == NOWHERE)
+        self.sources: list[list[Outside]] = [[] for _ in blocks]
+        for each in read_outside(arrays, self.outside[memory.bytes[self.outside] > 0.0], number, self.milestones):
+            self.sources[number[each.reader]].append(each)
+        kinds: dict[object, PricedBlock] = {}
+        self.blocks = [self._priced(*step, kinds) for step in zip(blocks, self.members, self.sources, strict=True)]
+        self.kinds = list(kinds.values())
+
+    def _priced(
+        self, block: Block, members: IntArray, sources: list[Outside], kinds: dict[object, PricedBlock]
+    ) -> PricedBlock:
+        """The block with its bytes; windows with equal ones share it."""
+        bytes_ = self.memory.bytes[members].copy()
+        weight = bytes_ + sum(self.memory.bytes[each.operator] * (members == each.reader) for each in sources)
+        for each in (bytes_, weight):
+            each[: int(block.window.entry)] = 0.0
+            each[len(each) - int(block.window.exit) :] = 0.0
+        return kinds.setdefault((id(block), bytes_.tobytes(), weight.tobytes()), PricedBlock(block, bytes_, weight))
 
     def own_costs(self, price: FloatArray) -> FloatArray:
         """Seconds of every milestone, and the price of its bytes. Shape (milestones, K)."""

@@ -54,10 +54,10 @@ class Ways(NamedTuple):
 
 
 class WindowWays:
-    """The ways of a window with the bytes of its operators: cheap ones at first, shorter ones are refuted later."""
+    """The ways of a window with the weights of its operators: cheap ones at first, shorter ones are refuted later."""
 
-    def __init__(self, block: Block, bytes_: FloatArray) -> None:
-        self.block, self.window, self.bytes, self.heavy = block, block.window, bytes_, bytes_ > 0.0
+    def __init__(self, block: Block, weight: FloatArray) -> None:
+        self.block, self.window, self.weight, self.heavy = block, block.window, weight, weight > 0.0
         self._cuts: Cuts | None = None
         self._lengths: dict[tuple[int, int], FloatArray] = {}
         self._slack: FloatArray | None = None
@@ -71,6 +71,15 @@ class WindowWays:
             self._cuts = port_cuts(window.arrays, window.entry, window.exit, heavy)
             self.block.values = np.maximum(self.block.values, self._cuts.whole)
             self._lengths, self._slack = {}, None
+
+    def port(self, a: int, b: int) -> tuple[float, float]:
+        """Least seconds of messages that enter the device of the exit, and that leave the one of the entry."""
+        window = self.window
+        if not (window.entry and window.exit) or a == b or window.arrays.model == DELAY:
+            return 0.0, 0.0
+        if not len(window.inner):
+            return float(self.block.values[a, b]), float(self.block.values[a, b])
+        return (0.0, 0.0) if self._cuts is None else (float(self._cuts.enter[b]), float(self._cuts.leave[a]))
 
     def length(self, a: int, b: int) -> FloatArray:
         """The least lengths by operator and device. Shape (operators, devices)."""
@@ -102,9 +111,9 @@ class WindowWays:
 
         When time is up, choices for fewer operators have to do.
         """
-        length, none = self.length(a, b), np.full(len(self.bytes), -1)
+        length, none = self.length(a, b), np.full(len(self.weight), -1)
         found, devices = [(none, length)], length.shape[1]
-        for v in np.argsort(-self.bytes, kind="stable")[: int(self.heavy.sum())].tolist():
+        for v in np.argsort(-self.weight, kind="stable")[: int(self.heavy.sum())].tolist():
             longer = list[tuple[IntArray, FloatArray]]()
             for (chosen, known), k in product(found, range(devices)):
                 if len(found) * devices > most or seconds() <= 0.0:
@@ -152,11 +161,15 @@ def _levels(length: FloatArray, heavy: BoolArray, slack: float) -> Ways:
 class Cuts(NamedTuple):
     """Least times of ports, by the device of an operator.
 
-    ``whole`` is that of every pair of end devices; shape (K, K). The others have shape (operators, K): what device k
-    receives for an operator alone, or for it and the exit; what it sends of an operator alone, or of it and the entry.
+    ``whole`` is that of every pair of end devices; shape (K, K). ``enter`` is what a device receives with the exit, and
+    ``leave`` what it sends with the entry, while the other end is elsewhere; shape (K,). The others have shape
+    (operators, K): what device k receives for an operator alone, or for it and the exit; what it sends of an operator
+    alone, or of it and the entry.
     """
 
     whole: FloatArray
+    enter: FloatArray
+    leave: FloatArray
     one_in: FloatArray
     both_in: FloatArray
     one_out: FloatArray
@@ -179,9 +192,9 @@ class Cuts(NamedTuple):
 def port_cuts(arrays: PlacementArrays, entry: bool, exit_: bool, tried: IntArray) -> Cuts:
     """The cuts of a window for some of its operators; those of others are 0."""
     count, devices = arrays.seconds.shape
-    whole = np.zeros((devices, devices))
+    whole, enter, leave = np.zeros((devices, devices)), np.zeros(devices), np.zeros(devices)
     alone_in, both_in, alone_out, both_out = np.zeros((4, count, devices))
-    found = Cuts(whole, alone_in, both_in, alone_out, both_out)
+    found = Cuts(whole, enter, leave, alone_in, both_in, alone_out, both_out)
     if arrays.model == DELAY or not len(arrays.source):
         return found
     names, first, name = np.unique(
@@ -190,9 +203,9 @@ def port_cuts(arrays: PlacementArrays, entry: bool, exit_: bool, tried: IntArray
         return_inverse=True,
     )
     cut, always = len(names), len(arrays.source)
-    leave = np.concatenate([arrays.source[first], count + name])
-    to = np.concatenate([count + np.arange(cut), arrays.target])
-    ends = np.column_stack([leave, to]).ravel(), np.column_stack([to, leave]).ravel()
+    tails = np.concatenate([arrays.source[first], count + name])
+    heads = np.concatenate([count + np.arange(cut), arrays.target])
+    ends = np.column_stack([tails, heads]).ravel(), np.column_stack([heads, tails]).ravel()
     arcs = Adjacency.from_pairs(count + cut, ends[0], np.arange(2 * (cut + always)))
     seconds, none = durations(arrays)[first], np.zeros(count + cut, dtype=np.bool_)
     begin, end = none.copy(), none.copy()
@@ -213,7 +226,7 @@ def port_cuts(arrays: PlacementArrays, entry: bool, exit_: bool, tried: IntArray
             if entry and exit_:
                 every = np.append(tried, count - 1 if incoming else 0)
                 values = SAFE * least_cuts(*network, begin, end, every, incoming)
-                both[tried, k] = values[:-1]
+                both[tried, k], (enter if incoming else leave)[k] = values[:-1], values[-1]
                 rest = whole[others, k] if incoming else whole[k, others]
                 (whole.T if incoming else whole)[k, others] = np.maximum(rest, values[-1])
     return found

@@ -11,10 +11,9 @@ the priced bound, which is at least the seconds plus the least price of all byte
 Proof: every plan below the ceiling passes every window in one of its ways. So each plan that fits has labels whose
 seconds are at most its own and whose bytes are at most what its devices hold; a parameter counts once on every device
 that uses it. A label that holds more than a set of devices has memory begins no plan. From any label, the shortest path
-over the remaining windows, with prices (minus the price of all memory) and without, bounds what follows. Without
-prices, it visits some devices on which the bytes that are left can lie: a set with less room is left by a milestone
-elsewhere, or by an operator with bytes in a window. The least such sum over the labels of one milestone bounds all
-plans, also with labels that are set aside at their sum when there are too many. Labels with the same device and bytes
+over the remaining windows, with prices (minus the price of all memory) and without, bounds what follows. The least such
+sum over the labels of one milestone bounds all plans, also with labels that are set aside at their sum when there are
+too many. Labels with the same device and bytes
 become one with the least of their numbers. Devices that are equal in everything are exchanged so that more labels are
 the same: what a label begins becomes plans of the same lengths.
 
@@ -98,7 +97,7 @@ class WholeBytes:
         for number, each in enumerate(chosen):
             self.sets[number, each] = True
         self.room = np.asarray([int(arrays.capacity[list(each)].sum()) for each in chosen], dtype=np.int64)
-        self.ways = {kind: WindowWays(kind.block, kind.bytes) for kind in chain.kinds}
+        self.ways = {kind: WindowWays(kind.block, kind.weight) for kind in chain.kinds}
 
     def raise_bound(
         self,
@@ -129,8 +128,7 @@ class WholeBytes:
         tables = [kind.block.values for kind in chain.blocks]
         rest, room = self._rest(tables, plain), float(chain.capacity @ price)
         slack = self.slack(ceiling)
-        visits, left = self._visits(plain), self._bytes_left()
-        labels = self.first(price, ceiling)
+        labels = self.first(price, ceiling, chain.outside)
         least, aside, ahead = 0.0, ceiling, None
         for position, kind in enumerate(chain.blocks):
             if seconds() <= 0.0:
@@ -152,12 +150,7 @@ class WholeBytes:
                 labels = self._hold(labels, v, labels.device)
             labels, ahead = _moved(labels, ahead), None
             total = (labels.priced + rest_priced[position][labels.device]) * (1.0 - SUMMATION)
-            follows = rest[position][labels.device]
-            if visits:
-                follows = np.where(self._fits(labels, left[position]), visits[position][labels.device], np.inf).min(
-                    axis=1
-                )
-            alone = (labels.seconds + follows) * (1.0 - SUMMATION)
+            alone = (labels.seconds + rest[position][labels.device]) * (1.0 - SUMMATION)
             sums = np.maximum(total - room * (1.0 + SUMMATION), alone)
             good = (labels.used <= self.room).all(axis=1) & (sums < aside)
             labels, sums = self._merged(self._exchanged(labels.take(good), price), sums[good])
@@ -169,9 +162,8 @@ class WholeBytes:
                 break
         return least, least >= ceiling or (least < aside and most[1] == TRIES[-1][1])
 
-    def first(self, price: FloatArray, ceiling: float) -> Labels:
+    def first(self, price: FloatArray, ceiling: float, outside: IntArray) -> Labels:
         """The label of the beginning: operators outside the windows hold their bytes where they may run."""
-        outside = self.chain.outside
         used = np.zeros((1, len(self.sets)), dtype=np.int64)
         cost = np.where(np.isfinite(self.arrays.seconds), self.chain.memory.bytes[:, None] * price, np.inf)[outside]
         if len(outside) and math.isfinite(ceiling):
@@ -192,59 +184,6 @@ class WholeBytes:
             follows = tables[position + 1] + (found[-1] + (own[position + 1] if position + 1 < len(own) else 0.0))
             found.append(follows.min(axis=1))
         return found[::-1]
-
-    def _bytes_left(self) -> list[int]:
-        """Bytes of the operators after every milestone."""
-        chain, found = self.chain, [0]
-        for position in range(len(chain.blocks) - 1, 0, -1):
-            inside = int(self.own[chain.members[position]][chain.blocks[position].bytes > 0.0].sum())
-            ends = int(self.own[chain.milestones[position]]) if position < len(chain.milestones) else 0
-            found.append(found[-1] + inside + ends)
-        return found[::-1]
-
-    def _fits(self, labels: Labels, left: int) -> BoolArray:
-        """Whether the bytes left may lie on every set of devices, numbered by its bits. Shape (labels, sets)."""
-        fits = np.ones((len(labels.device), 1 << self.devices), dtype=np.bool_)
-        fits[:, 0] = left <= 0
-        fits[:, self.sets @ (1 << np.arange(self.devices))] = labels.used + left <= self.room
-        return fits
-
-    def _visits(self, own: FloatArray) -> list[FloatArray]:
-        """Shortest paths from every milestone that use all of a set of devices; empty if there are too many devices.
-
-        A device is used by a milestone, or by an operator with bytes in a window. Shape (devices, sets) each.
-        """
-        chain, devices = self.chain, self.devices
-        if devices > MOST_SUBSETS:
-            return []
-        needs, after = np.arange(1 << devices), np.full((devices, 1 << devices), np.inf)
-        after[:, 0] = 0.0
-        found, uses = [after], {kind: self._uses(kind) for kind in chain.kinds}
-        for position in range(len(chain.blocks) - 1, 0, -1):
-            if position < len(own):
-                there = needs & ~(1 << np.arange(devices))[:, None]
-                after = own[position][:, None] + np.take_along_axis(after, there, axis=1)
-            before = np.full(after.shape, np.inf)
-            for inside, table in uses[chain.blocks[position]].items():
-                follows = after[:, needs & ~inside]
-                before = np.minimum(before, (table[:, :, None] + follows).min(axis=1))
-            after = before
-            found.append(after)
-        return found[::-1]
-
-    def _uses(self, kind: PricedBlock) -> dict[int, FloatArray]:
-        """The least lengths of a window in which operators with bytes use all of a set of devices, by its bits."""
-        window, heavy = kind.block.window, kind.bytes > 0.0
-        single = np.repeat(kind.block.values[None], self.devices, axis=0)
-        if heavy.any():
-            for a, b in np.argwhere(np.isfinite(kind.block.values)).tolist():
-                cells = (slice(None), *window.cells(a, b))
-                length = self.ways[kind].length(a, b)[heavy].min(axis=0)
-                single[cells] = np.maximum(single[cells], length[:, None, None])
-        found = {0: kind.block.values}
-        for k in range(self.devices) if heavy.any() else ():
-            found |= {inside | 1 << k: np.maximum(table, single[k]) for inside, table in found.items()}
-        return found
 
     def slack(self, ceiling: float) -> dict[PricedBlock, FloatArray]:
         """Seconds that windows between devices may take in a plan below the ceiling. Shape (devices, devices) each."""
