@@ -215,11 +215,19 @@ class CountProgram:
             for step in positions
         ]
         lengths = [len(each.ways.device) for _, each in parts]
-        self.type = np.repeat([number for number, _ in parts], lengths)
-        self.entry = np.repeat([each.entry for _, each in parts], lengths)
-        self.port = np.repeat([each.port for _, each in parts], lengths, axis=0)
+        self.ways_type = np.repeat([number for number, _ in parts], lengths)
         self.ways = Labels(*(np.concatenate(column) for column in zip(*(each.ways for _, each in parts), strict=True)))
         self.times = np.asarray(list(types.values()), dtype=np.float64)
+        entry, port = (
+            np.repeat([each.entry for _, each in parts], lengths),
+            np.repeat([each.port for _, each in parts], lengths, axis=0),
+        )
+        groups, self.group = np.unique(
+            np.column_stack([self.ways_type, entry, self.ways.device, port]), axis=0, return_inverse=True
+        )
+        self.group = self.group.ravel()
+        self.type, self.entry, self.device = groups[:, :3].astype(np.int64).T
+        self.port = groups[:, 3:]
         borders = {
             border: number for number, border in enumerate({pair for a, b, c in types for pair in ((a, b), (b, c))})
         }
@@ -232,7 +240,11 @@ class CountProgram:
             self.part[list(members)] = number
         self.most, self.equal = SparseRows(), SparseRows()
         self.unit = max(float(whole.room.max(initial=1)), 1.0)
-        self.count, self.upper = len(self.type), [self.times[self.type]]
+        self.count, self.upper = len(self.ways_type), [self.times[self.ways_type]]
+        self.passed = self.count + np.arange(len(groups))
+        self.upper.append(self.times[self.type])
+        self.count += len(groups)
+        self.time = self.more((1, len(self.times)))[0]
         self.repeats = 2 * len(self.times) <= self.times.sum()
         self.program = self._program()
 
@@ -253,7 +265,8 @@ class CountProgram:
     def bound(self, seconds: Callable[[], float]) -> float:
         """The least seconds of all plans that fit, as far as that is proved in the time left; at most the ceiling."""
         none = np.zeros(len(self.program.cost), dtype=np.bool_)
-        whole = np.arange(len(none)) != self.wait
+        whole = np.arange(len(none)) < self.wait
+        whole[self.time] = False
         proved = least_whole(self.program, whole, none, 1.0, seconds(), lambda: seconds() <= 0.0)
         return self._seconds(proved.bound)
 
@@ -263,8 +276,14 @@ class CountProgram:
 
     def _program(self) -> LinearProgram:
         """The whole program; its cost is a share of the ceiling."""
-        number = np.arange(self.count)
-        self.equal.put(self.equal.open(self.times)[self.type], number, 1.0)
+        number = np.arange(len(self.ways_type))
+        self.equal.put(self.equal.open(self.times)[self.type], self.passed, 1.0)
+        row = self.equal.open(np.zeros(len(self.passed)))
+        self.equal.put(row, self.passed, -1.0)
+        self.equal.put(row[self.group], number, 1.0)
+        row = self.equal.open(np.zeros(len(self.time)))
+        self.equal.put(row, self.time, -1.0)
+        self.equal.put(row[self.ways_type], number, self.ways.seconds * (1.0 - SUMMATION) / self.ceiling)
         located = locate(self)
         self._memory(located)  # these rows are the first of their kind
         self._flow()
@@ -272,7 +291,7 @@ class CountProgram:
         self.wait = int(self.more((1, 1))[0, 0])
         add_messages(self, located)
         cost = np.zeros(self.count)
-        cost[: len(number)] = self.ways.seconds * (1.0 - SUMMATION) / self.ceiling
+        cost[self.time] = 1.0
         cost[self.wait] = 1.0
         return LinearProgram.of(cost, np.concatenate(self.upper), self.most, self.equal)
 
@@ -287,11 +306,11 @@ class CountProgram:
         borders, devices = len(self.part), self.whole.devices
         row = self.equal.open(np.zeros(borders * devices)).reshape(borders, devices)
         for border, device, sign in (
-            (self.after[self.type], self.ways.device, 1.0),
+            (self.after[self.type], self.device, 1.0),
             (self.before[self.type], self.entry, -1.0),
         ):
             inner = np.flatnonzero(self.inner[border])
-            self.equal.put(row[border, device][inner], inner, sign)
+            self.equal.put(row[border, device][inner], self.passed[inner], sign)
 
     def _memory(self, located: list[Located]) -> None:
         """What the ways hold fits into every set of devices; shared parameters count once a device."""
@@ -309,7 +328,7 @@ class CountProgram:
         for number, inside in enumerate(whole.sets):
             self.most.put(row[number], there[:, inside], size)
         column, p, device = np.nonzero(ways.held)
-        self.only_with(self.type[column], column, there[p, device])
+        self.only_with(self.ways_type[column], column, there[p, device])
 
     def only_with(self, type_: IntArray, column: IntArray, with_: IntArray) -> None:
         """Count columns of a type at most as often as there are such steps, and only if a column is 1."""
@@ -328,16 +347,16 @@ class CountProgram:
 
     def _entered(self, begin: BoolArray, end: BoolArray) -> None:
         """The rows of one part, given which ways begin and end in it; only there devices in use hold their bytes."""
-        whole, within, stays = self.whole, begin & end, self.entry == self.ways.device
+        whole, within, stays = self.whole, begin & end, self.entry == self.device
         used = self.more((1, whole.devices))[0]
         here = np.flatnonzero(within & stays)
-        self.only_with(self.type[here], here, used[self.entry[here]])
+        self.only_with(self.type[here], self.passed[here], used[self.entry[here]])
         for inside, room, bytes_ in zip(whole.sets, whole.room, self.ways.used.T, strict=True):
-            leaves, arrives = begin & inside[self.entry], end & inside[self.ways.device]
+            leaves, arrives = begin & inside[self.entry], end & inside[self.device]
             rows = self.most.open(np.zeros(int(inside.sum())))
             self.most.put(rows, used[inside], 1.0)
-            self.most.put(rows[:, None], np.flatnonzero(arrives & ~leaves), -1.0)
+            self.most.put(rows[:, None], self.passed[arrives & ~leaves], -1.0)
             if inside.sum() == 1:
-                holds, row = np.flatnonzero((leaves | arrives) & (bytes_ > 0)), self.most.open(np.zeros(1))
+                holds, row = np.flatnonzero((leaves | arrives)[self.group] & (bytes_ > 0)), self.most.open(np.zeros(1))
                 self.most.put(row, holds, bytes_[holds] / self.unit * (1.0 - SUMMATION))
                 self.most.put(row, used[inside], -(room / self.unit * (1.0 + SUMMATION) + SUMMATION))

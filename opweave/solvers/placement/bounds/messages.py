@@ -86,7 +86,7 @@ def _fetched(program: CountProgram, located: list[Located]) -> list[Fetched]:
         rows, made = program.most.open(np.zeros(devices)), np.flatnonzero(program.type == maker)
         program.most.put(rows, need, 1.0)
         program.most.put(rows, come, -1.0)
-        program.most.put(rows[program.ways.device[made]], made, -1.0)
+        program.most.put(rows[program.device[made]], program.passed[made], -1.0)
         found.append(Fetched(users[0].outside, {each.type for each in users}, come))
     return found
 
@@ -115,15 +115,15 @@ def _add_span(program: CountProgram, span: tuple[int, int], located: list[Locate
     rows, share, most = program.most, (1.0 - SUMMATION) / program.ceiling, program.ceiling
     between = np.arange(span[0] + 1, span[1] + 1)
     there = np.isin(program.type, program.steps[between])
+    inside = np.unique(program.steps[between])
     enter, leave = rows.open(np.zeros(program.whole.devices)), rows.open(np.zeros(program.whole.devices))
-    time = np.flatnonzero(there)
     for port in (enter, leave):
         rows.put(port, np.asarray([program.wait]), -1.0)
-        rows.put(port[:, None], time, -program.ways.seconds[time] / program.ceiling * (1.0 + SUMMATION))
+        rows.put(port[:, None], program.time[inside], -(1.0 + 4 * SUMMATION))
     apart = np.append(np.delete(program.steps, between), program.steps[[each.outside.after + 1 for each in fetched]])
     ways = np.flatnonzero(there & ~np.isin(program.type, apart))
-    rows.put(enter[program.ways.device[ways]], ways, np.minimum(program.port[ways, 0], most) * share)
-    rows.put(leave[program.entry[ways]], ways, np.minimum(program.port[ways, 1], most) * share)
+    rows.put(enter[program.device[ways]], program.passed[ways], np.minimum(program.port[ways, 0], most) * share)
+    rows.put(leave[program.entry[ways]], program.passed[ways], np.minimum(program.port[ways, 1], most) * share)
     for sent in fetched:
         rows.put(enter, sent.column, np.minimum(sent.outside.fetch, most) * share)
     for each in located:
