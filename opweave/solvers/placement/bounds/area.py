@@ -34,7 +34,7 @@ import numpy as np
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, FloatMatrix
-from opweave.solvers.linear import LinearProgram, column_alone, minimise, sum_below
+from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, minimise, sum_below
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
@@ -42,9 +42,6 @@ from opweave.solvers.rounding import Best
 
 ROUNDS = 60
 """Steps of the quick ascent over the prices of time."""
-
-CUTS = 60
-"""Most rounds of cutting planes over all prices."""
 
 CLOSE_ENOUGH = 1e-9
 
@@ -145,76 +142,33 @@ def quick_area(seconds: FloatArray, idle: FloatArray, count: FloatArray | None =
     return Area(max(0.0, float(value)), price, np.zeros(len(idle)))
 
 
-def _cut(
-    seconds: FloatArray, count: FloatArray, idle: FloatArray, time: FloatArray, price: FloatArray, memory: Memory | None
-) -> tuple[float, FloatArray, FloatArray]:
-    """Value of the dual, and its subgradients in the prices of time and of memory."""
-    usable = np.isfinite(seconds)
-    cost = np.where(usable, seconds, 0.0) * time
-    if memory is not None:
-        cost = cost + memory.bytes[:, None] * price
-    where = np.argmin(np.where(usable, cost, np.inf), axis=1)
-    rows = np.arange(len(seconds))
-    devices = len(idle)
-    load = idle + np.bincount(where, weights=count * seconds[rows, where], minlength=devices)
-    terms = [count * cost[rows, where], time * idle]
-    over = np.zeros(devices)
-    if memory is not None:
-        limited = np.isfinite(memory.capacity)
-        capacity = np.where(limited, memory.capacity, 0.0)
-        terms.append(-price * capacity)
-        held = np.bincount(where, weights=count * memory.bytes, minlength=devices)
-        over = np.where(limited, held - capacity, 0.0)
-    together = np.concatenate(terms)
-    return sum_below(together, PRODUCTS * float(np.abs(together).sum())), load, over
-
-
 def best_area(seconds: FloatArray, idle: FloatArray, memory: Memory | None = None) -> Area:
-    """The bound at its best prices, by cutting planes (Kelley): each round adds the slope at the last prices.
-
-    The value comes only from prices that were tried, so an early end leaves a valid bound.
-    """
-    from scipy.sparse import csr_matrix
-
+    """The bound at its best prices, the multipliers of the linear program; those for time alone if it has no plan."""
     rows, count, bytes_ = _alike(seconds, memory)
-    alike = None if memory is None else Memory(bytes_, memory.capacity)
-    devices = len(idle)
-    start = quick_area(rows, idle, count)
-    best = start
-    cuts = [_cut(rows, count, idle, start.time, start.memory, alike)]
-    # unit of bytes for the prices of memory, so that the program is well scaled
-    unit = (
-        1.0 if memory is None else max(1.0, float(np.where(np.isfinite(memory.capacity), memory.capacity, 0.0).max()))
-    )
-    scale = max(best.value, 1e-300)
-    limited = np.zeros(devices, dtype=bool) if memory is None else np.isfinite(memory.capacity)
-    cuts += [_cut(rows, count, idle, np.eye(devices)[k], np.zeros(devices), alike) for k in range(devices)]
-    for _ in range(CUTS):
-        with np.errstate(over="ignore"):  # any prices give a bound
-            slopes = np.asarray([[*(-load / scale), *(-over / unit), 1.0] for _, load, over in cuts])
-        solved = minimise(
-            LinearProgram(
-                cost=-column_alone(2 * devices, 2 * devices + 1),
-                equal=csr_matrix([[*np.ones(devices), *np.zeros(devices), 0.0]]),
-                equal_right=np.ones(1),
-                most=csr_matrix(slopes),
-                most_right=np.zeros(len(cuts)),
-                lower=np.zeros(2 * devices + 1),
-                upper=np.asarray([*np.ones(devices), *np.where(limited, 50.0, 0.0), np.inf]),
-            ),
-            None,
-        )
-        if solved is None:
-            break
-        time = np.maximum(solved.point[:devices], 0.0)
-        time = time / time.sum()
-        price = np.maximum(solved.point[devices : 2 * devices], 0.0) * (scale / unit)
-        cuts.append(_cut(rows, count, idle, time, price, alike))
-        if cuts[-1][0] > best.value:
-            best = Area(cuts[-1][0], time, price)
-        if -solved.value * scale - best.value <= CLOSE_ENOUGH * scale:
-            break
-    return best
+    first, devices = quick_area(rows, idle, count), len(idle)
+    limited = np.zeros(devices, dtype=np.bool_) if memory is None else np.isfinite(memory.capacity)
+    room = np.full(devices, float(count @ bytes_)) if memory is None else np.where(limited, memory.capacity, 0.0)
+    scale, unit = max(first.value, 1e-300), max(1.0, float(room.max(initial=0.0)))
+    row, device = np.nonzero(np.isfinite(rows))
+    share, length = np.arange(len(row)), len(row)
+    most, equal = SparseRows(), SparseRows()
+    with np.errstate(over="ignore"):  # any prices give a bound
+        load = most.open(-idle / scale)
+        most.put(load[device], share, count[row] * rows[row, device] / scale)
+        most.put(load, np.asarray([length]), -1.0)
+        held = most.open(np.where(limited, room, float(count @ bytes_)) / unit)
+        most.put(held[device], share, count[row] * bytes_[row] / unit)
+        equal.put(equal.open(np.ones(len(rows)))[row], share, 1.0)
+        upper = np.append(np.ones(length), np.inf)
+        found = minimise(LinearProgram.of(column_alone(length, length + 1), upper, most, equal), None)
+    if found is None or not found.most_price[:devices].any():
+        return first
+    time, price = np.maximum(-found.most_price, 0.0).reshape(2, devices)
+    time, price = time / time.sum(), np.where(limited, price, 0.0) * (scale / unit)
+    cost = np.where(np.isfinite(rows), np.where(np.isfinite(rows), rows, 0.0) * time + bytes_[:, None] * price, np.inf)
+    terms = np.concatenate([count * cost.min(axis=1), time * idle, -price * room])
+    value = sum_below(terms, PRODUCTS * float(np.abs(terms).sum()))
+    return max(first, Area(value, time, price), key=lambda area: area.value)
 
 
 def _alike(seconds: FloatArray, memory: Memory | None) -> tuple[FloatArray, FloatArray, FloatArray]:

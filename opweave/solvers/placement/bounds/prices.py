@@ -38,7 +38,7 @@ class PricedBlock:
     Attributes
     ----------
     bytes, weight
-        Bytes of the operators, 0 at the ends; the same with those of operators outside that they read of. Shape (operators,).
+        Bytes of the operators, 0 at the ends; the same with those outside that they read. Shape (operators,).
     values
         Bounds by end devices: seconds, and all bytes at their lowest prices. Shape (K, K).
     """
