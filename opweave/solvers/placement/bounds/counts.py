@@ -8,7 +8,7 @@ program decides how often each way of each type is taken:
 * Between two types, a device is left as often as it is reached.
 * What the ways hold for sure fits into the memory of every set of devices. A shared parameter counts once a device.
 * A device on which steps of a repeated part of the chain begin and end is reached at least once: every set of devices
-  with it is entered in that part, from another part or from a device outside. The same holds for the whole chain.
+  with it is entered in that part, from another part or from a device outside.
 * A device holds no bytes of steps that begin or end on it unless it is reached. (This is implied, but not for parts of
   a device, which linear programs use.)
 * Operators outside the windows are somewhere, and messages between them and the windows need time (:mod:`.messages`).
@@ -33,8 +33,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
-from opweave.solvers.placement.bounds.messages import ANYWHERE, Located, add_messages, locate
-from opweave.solvers.placement.bounds.outside import NOWHERE
+from opweave.solvers.placement.bounds.messages import ANYWHERE, NOWHERE, Located, add_messages, locate
 from opweave.solvers.placement.bounds.ways import Ways
 from opweave.solvers.placement.bounds.whole_bytes import Labels, composed, undominated
 from opweave.solvers.rounding import SUMMATION
@@ -58,13 +57,13 @@ class Passing(NamedTuple):
     """Ways of a step from one device to another.
 
     Also, where the readers of operators outside are then (-1: on several devices), and least seconds of messages that
-    enter the device at the end, and leave that at the beginning.
+    enter the device at the end.
     """
 
     entry: int
     ways: Labels
     readers: tuple[int, ...]
-    port: tuple[float, float]
+    port: float
 
 
 class Step(NamedTuple):
@@ -134,32 +133,22 @@ def _steps(whole: WholeBytes) -> list[Step]:
 def _through(
     whole: WholeBytes, positions: range, ceiling: float, slack: dict[PricedBlock, FloatArray]
 ) -> list[Passing]:
-    """The shortest ways through windows without bytes, apart for those with one change of devices and with several."""
+    """The shortest ways through windows without bytes."""
     chain, devices, found = whole.chain, range(whole.devices), list[Passing]()
     blocks = [chain.blocks[position] for position in positions]
-    stay, once, more = np.full((3, whole.devices, whole.devices), np.inf)
-    np.fill_diagonal(stay, 0.0)
+    times = np.where(np.eye(whole.devices, dtype=np.bool_), 0.0, np.inf)
     for position, kind in zip(positions, blocks, strict=True):
         own = whole.arrays.seconds[chain.milestones[position : position + 1]].sum(axis=0)
-        table = np.where(kind.block.values < slack[kind], kind.block.values, np.inf) + own
-        same = np.where(np.eye(whole.devices, dtype=np.bool_), table, np.inf)
-        change = np.where(np.isfinite(same), np.inf, table)
-        more = np.minimum(composed(more, table), composed(once, change))
-        once = np.minimum(composed(once, same), composed(stay, change))
-        stay = composed(stay, same)
-    ports = np.asarray([[[whole.ways[kind].port(a, b) for b in devices] for a in devices] for kind in blocks])
-    ports[:, devices, devices] = np.inf
-    direct, least = ports.min(axis=0), np.stack([ports[..., 0].min(axis=(0, 1)), ports[..., 1].min(axis=(0, 2))])
+        times = composed(times, np.where(kind.block.values < slack[kind], kind.block.values, np.inf) + own)
+    ways = [whole.ways[kind] for kind in blocks]
+    ports = [min((each.port(a, b) for each in ways for a in devices if a != b), default=0.0) for b in devices]
     entry, exit_ = blocks[0].block.window.entry, blocks[-1].block.window.exit
     none, held = np.zeros((1, len(whole.sets)), dtype=np.int64), np.zeros((1, *whole.uses.shape[1:], whole.devices))
     for a, b in product(devices if entry else (0,), devices if exit_ else (0,)):
-        apart = entry and exit_ and a != b
-        ways = ((once if apart else np.minimum(stay, once), direct[a, b]), (more, (least[0, b], least[1, a])))
-        for times, port in ways:
-            time = times[a, b : b + 1]
-            if time[0] < ceiling:
-                way = Labels(np.full(1, b), time, time, none, held > 0)
-                found.append(Passing(a, way, (), (float(port[0]), float(port[1])) if apart else (0.0, 0.0)))
+        time = times[a, b : b + 1]
+        if time[0] < ceiling:
+            way = Labels(np.full(1, b), time, time, none, held > 0)
+            found.append(Passing(a, way, (), ports[b] if entry and exit_ and a != b else 0.0))
     return found
 
 
@@ -218,16 +207,11 @@ class CountProgram:
         self.ways_type = np.repeat([number for number, _ in parts], lengths)
         self.ways = Labels(*(np.concatenate(column) for column in zip(*(each.ways for _, each in parts), strict=True)))
         self.times = np.asarray(list(types.values()), dtype=np.float64)
-        entry, port = (
-            np.repeat([each.entry for _, each in parts], lengths),
-            np.repeat([each.port for _, each in parts], lengths, axis=0),
-        )
-        groups, self.group = np.unique(
-            np.column_stack([self.ways_type, entry, self.ways.device, port]), axis=0, return_inverse=True
-        )
-        self.group = self.group.ravel()
-        self.type, self.entry, self.device = groups[:, :3].astype(np.int64).T
-        self.port = groups[:, 3:]
+        ends = np.repeat([(each.entry, each.port) for _, each in parts], lengths, axis=0)
+        state = np.column_stack([self.ways_type, self.ways.device, ends])
+        passages, group = np.unique(state, axis=0, return_inverse=True)
+        self.group, self.port = group.ravel(), passages[:, 3]
+        self.type, self.device, self.entry = passages[:, :3].astype(np.int64).T
         borders = {
             border: number for number, border in enumerate({pair for a, b, c in types for pair in ((a, b), (b, c))})
         }
@@ -241,9 +225,9 @@ class CountProgram:
         self.most, self.equal = SparseRows(), SparseRows()
         self.unit = max(float(whole.room.max(initial=1)), 1.0)
         self.count, self.upper = len(self.ways_type), [self.times[self.ways_type]]
-        self.passed = self.count + np.arange(len(groups))
+        self.passed = self.count + np.arange(len(passages))
         self.upper.append(self.times[self.type])
-        self.count += len(groups)
+        self.count += len(passages)
         self.time = self.more((1, len(self.times)))[0]
         self.repeats = 2 * len(self.times) <= self.times.sum()
         self.program = self._program()
@@ -338,12 +322,10 @@ class CountProgram:
         self.most.put(rows, pairs[1], -self.times[pairs[0]])
 
     def _connected(self) -> None:
-        """A device on which steps of a part, or of the chain, begin or end is reached: all sets with it are entered."""
-        chain = np.where(self.inner, 0, 1 + np.arange(len(self.inner)))
-        for part in (self.part, chain):
-            begin, end = part[self.before[self.type]], part[self.after[self.type]]
-            for which in np.unique(end[begin == end]):
-                self._entered(begin == which, end == which)
+        """A device on which steps of a part begin and end is reached: all sets with it are entered."""
+        begin, end = self.part[self.before[self.type]], self.part[self.after[self.type]]
+        for which in np.unique(end[begin == end]):
+            self._entered(begin == which, end == which)
 
     def _entered(self, begin: BoolArray, end: BoolArray) -> None:
         """The rows of one part, given which ways begin and end in it; only there devices in use hold their bytes."""

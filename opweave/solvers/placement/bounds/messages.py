@@ -1,15 +1,19 @@
-"""Messages between operators outside the windows and those inside, in the program of counts.
+"""Operators outside the windows of a milestone chain, such as the keys and values that decoders make of an encoding.
 
-Columns say how often the operators outside that steps of a type read of are on each device, for each device of the
-reader. Where both devices differ, a message leaves the one and a message enters the other (:mod:`.outside`). What
-an operator outside reads of a milestone, such as an encoding, is sent once to every device that needs it and did not
-make it. Ways from device to device have messages of their own.
+Such an operator comes after some milestone, and another one, in a window far behind, reads what becomes of it. Windows
+do not see it, so its bytes could lie anywhere for nothing. But where both are on different devices, a tensor on the
+way from one to the other enters the device of the second, between the milestone and the end of the window. If such ways
+have no tensors in common, these messages follow one another at every port.
 
-All of these messages have a *span*: from a milestone before to the end of a step behind. Those that pass one port
-follow one another, so they take no longer than the steps of the span, or else the plan waits for the rest of the time,
-which comes on top. Steps are counted by types: those of all types in the span have at least its time, and only ways of
-types that lie in it as a whole surely have their messages there. The step after the milestone is left out, because the
-tensor of the milestone may be its message, too.
+In the program of counts, columns say how often the operators outside that steps of a type read of are on each device,
+for each device of the reader. What an operator outside reads of a milestone, such as an encoding, is sent once to every
+device that needs it and did not make it. Ways from device to device have messages of their own.
+
+All of these messages have a *span*: from a milestone before to the end of a step behind. Those that enter one device
+take no longer than the steps of the span, or else the plan waits for the rest of the time, which comes on top. Steps
+are counted by types: those of all types in the span have at least its time, and only ways of types that lie in it as a
+whole surely have their messages there. The step after the milestone is left out, because the tensor of the milestone
+may be its message, too.
 """
 
 from __future__ import annotations
@@ -19,12 +23,92 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import IntArray
-from opweave.solvers.placement.bounds.outside import NOWHERE, Outside
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, durations, order_of_graph
 from opweave.solvers.rounding import SUMMATION
 
 if TYPE_CHECKING:
     from opweave.solvers.placement.bounds.counts import CountProgram
+
+NOWHERE = -1
+"""The number of a window, or a milestone, that does not exist."""
+
+
+class Outside(NamedTuple):
+    """An operator outside the windows and its reader.
+
+    Attributes
+    ----------
+    operator, reader
+        Their positions in the problem.
+    after
+        The number of the last milestone before the operator, -1 if there is none.
+    tensor
+        What it reads of this milestone, -1 for nothing.
+    fetch
+        Least seconds of a message with this tensor to each device. Shape (devices,).
+    enter
+        Least seconds of a message on the way to each device. Shape (devices,).
+    """
+
+    operator: int
+    reader: int
+    after: int
+    tensor: int
+    fetch: FloatArray
+    enter: FloatArray
+
+
+def read_outside(arrays: PlacementArrays, outside: IntArray, window: IntArray, milestones: IntArray) -> list[Outside]:
+    """The operators of ``outside`` that have a reader, if transfers use ports.
+
+    ``window`` has the number of the window of every operator, -1 outside. Shape (operators,).
+    """
+    found = list[Outside]()
+    if arrays.model == DELAY or not len(arrays.source):
+        return found
+    after, away = _milestones_before(arrays, milestones), durations(arrays)
+    away[:, np.eye(away.shape[1], dtype=np.bool_)] = np.inf
+    enter = away.min(axis=1)
+    used = set[int]()
+    for v in outside.tolist():
+        way = _way(arrays, v, window)
+        names = {int(arrays.tensor[f]) if arrays.model == PORT_TENSOR else f for f in way}
+        if way and not names & used:
+            used |= names
+            last = int(milestones[after[v]]) if after[v] != NOWHERE else NOWHERE
+            read = arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]]
+            read = read[arrays.source[read] == last][:1]
+            tensor, fetch = int(arrays.tensor[read].max(initial=NOWHERE)), enter[read].min(axis=0, initial=np.inf)
+            ends = v, int(arrays.target[way[-1]]), int(after[v])
+            found.append(Outside(*ends, tensor, fetch, enter[way].min(axis=0)))
+    return found
+
+
+def _way(arrays: PlacementArrays, v: int, window: IntArray) -> list[int]:
+    """Flows from an operator to the first one found in a window, through others outside; empty if there is none."""
+    ways, seen = [(v, list[int]())], {v}
+    while ways:
+        u, way = ways.pop()
+        for f in arrays.outgoing[arrays.out_start[u] : arrays.out_start[u + 1]].tolist():
+            w = int(arrays.target[f])
+            if window[w] != NOWHERE:
+                return [*way, f]
+            if w not in seen:
+                seen.add(w)
+                ways.append((w, [*way, f]))
+    return []
+
+
+def _milestones_before(arrays: PlacementArrays, milestones: IntArray) -> IntArray:
+    """The number of the last milestone before every operator, -1 if there is none. Shape (operators,)."""
+    last, number = np.full(len(arrays.seconds), NOWHERE), np.full(len(arrays.seconds), NOWHERE)
+    number[milestones] = np.arange(len(milestones))
+    for v in order_of_graph(arrays).tolist():
+        before = arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]]
+        last[v] = np.maximum(last[before], number[before]).max(initial=NOWHERE)
+    return last
+
 
 ANYWHERE = -1
 """The device of a reader that may be on several."""
@@ -92,43 +176,31 @@ def _fetched(program: CountProgram, located: list[Located]) -> list[Fetched]:
 
 
 def add_messages(program: CountProgram, located: list[Located]) -> None:
-    """Rows for all spans: what passes a port takes no longer than the span and the wait."""
-    steps = program.steps
-    fetched, types = _fetched(program, located), {each.type for each in located}
-    final = [int(np.flatnonzero(steps == number)[-1]) for number in range(len(program.times))]
-    after = {
-        number: min(each.after for at in np.flatnonzero(steps == number) for each in program.sources[at])
-        for number in types
-    }
-    latest = max((final[number] for number in types), default=NOWHERE)
-    # also with all later steps of the same types, whose ways have messages
-    longer = {(begin, max(final[number] for number in steps[begin + 1 : latest + 1])) for begin in after.values()}
-    for begin, end in longer.union(product(after.values(), (final[number] for number in types))):
-        within = {number for number in types if after[number] >= begin and final[number] <= end}
+    """Rows for all spans: what enters a device takes no longer than the span and the wait."""
+    steps, fetched = program.steps, _fetched(program, located)
+    types = {each.type for each in located}
+    last = {number: int(np.flatnonzero(steps == number)[-1]) for number in types}
+    after = {n: min(each.after for at in np.flatnonzero(steps == n) for each in program.sources[at]) for n in types}
+    for begin, end in product(sorted(set(after.values())), sorted(set(last.values()))):
+        within = {number for number in types if after[number] >= begin and last[number] <= end}
         if any(after[number] == begin for number in within):
-            inside = [each for each in fetched if each.types <= within]
-            _add_span(program, (begin, end), [each for each in located if each.type in within], inside)
+            there = [each for each in located if each.type in within]
+            _add_span(program, (begin, end), there, [each for each in fetched if each.types <= within])
 
 
 def _add_span(program: CountProgram, span: tuple[int, int], located: list[Located], fetched: list[Fetched]) -> None:
-    """The rows of one span, from a milestone to the end of a step: one for each port."""
+    """The rows of one span, from a milestone to the end of a step: one for each device."""
     rows, share, most = program.most, (1.0 - SUMMATION) / program.ceiling, program.ceiling
     between = np.arange(span[0] + 1, span[1] + 1)
-    there = np.isin(program.type, program.steps[between])
-    inside = np.unique(program.steps[between])
-    enter, leave = rows.open(np.zeros(program.whole.devices)), rows.open(np.zeros(program.whole.devices))
-    for port in (enter, leave):
-        rows.put(port, np.asarray([program.wait]), -1.0)
-        rows.put(port[:, None], program.time[inside], -(1.0 + 4 * SUMMATION))
+    enter, inside = rows.open(np.zeros(program.whole.devices)), np.unique(program.steps[between])
+    rows.put(enter, np.asarray([program.wait]), -1.0)
+    rows.put(enter[:, None], program.time[inside], -(1.0 + 4 * SUMMATION))
     apart = np.append(np.delete(program.steps, between), program.steps[[each.outside.after + 1 for each in fetched]])
-    ways = np.flatnonzero(there & ~np.isin(program.type, apart))
-    rows.put(enter[program.device[ways]], program.passed[ways], np.minimum(program.port[ways, 0], most) * share)
-    rows.put(leave[program.entry[ways]], program.passed[ways], np.minimum(program.port[ways, 1], most) * share)
+    ways = np.flatnonzero(np.isin(program.type, np.setdiff1d(inside, apart)))
+    rows.put(enter[program.device[ways]], program.passed[ways], np.minimum(program.port[ways], most) * share)
     for sent in fetched:
         rows.put(enter, sent.column, np.minimum(sent.outside.fetch, most) * share)
     for each in located:
         if each.reader != ANYWHERE:
-            away = each.device != each.reader
-            rows.put(enter[[each.reader]], each.column[away], min(float(each.outside.enter[each.reader]), most) * share)
-            leaves = np.minimum(each.outside.leave[each.device[away]], most) * share
-            rows.put(leave[each.device[away]], each.column[away], leaves)
+            away, seconds = each.column[each.device != each.reader], float(each.outside.enter[each.reader])
+            rows.put(enter[[each.reader]], away, min(seconds, most) * share)

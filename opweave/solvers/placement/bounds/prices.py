@@ -26,7 +26,7 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Block, Milestones, shortest
 from opweave.solvers.placement.bounds.counts import count_program
-from opweave.solvers.placement.bounds.outside import NOWHERE, Outside, read_outside
+from opweave.solvers.placement.bounds.messages import NOWHERE, Outside, read_outside
 from opweave.solvers.placement.bounds.whole_bytes import TRIES, WholeBytes
 from opweave.solvers.rounding import SUMMATION
 

@@ -72,14 +72,14 @@ class WindowWays:
             self.block.values = np.maximum(self.block.values, self._cuts.whole)
             self._lengths, self._slack = {}, None
 
-    def port(self, a: int, b: int) -> tuple[float, float]:
-        """Least seconds of messages that enter the device of the exit, and that leave the one of the entry."""
+    def port(self, a: int, b: int) -> float:
+        """Least seconds of the messages that enter the device of the exit from elsewhere."""
         window = self.window
         if not (window.entry and window.exit) or a == b or window.arrays.model == DELAY:
-            return 0.0, 0.0
+            return 0.0
         if not len(window.inner):
-            return float(self.block.values[a, b]), float(self.block.values[a, b])
-        return (0.0, 0.0) if self._cuts is None else (float(self._cuts.enter[b]), float(self._cuts.leave[a]))
+            return float(self.block.values[a, b])
+        return 0.0 if self._cuts is None else float(self._cuts.enter[b])
 
     def length(self, a: int, b: int) -> FloatArray:
         """The least lengths by operator and device. Shape (operators, devices)."""
@@ -161,15 +161,13 @@ def _levels(length: FloatArray, heavy: BoolArray, slack: float) -> Ways:
 class Cuts(NamedTuple):
     """Least times of ports, by the device of an operator.
 
-    ``whole`` is that of every pair of end devices; shape (K, K). ``enter`` is what a device receives with the exit, and
-    ``leave`` what it sends with the entry, while the other end is elsewhere; shape (K,). The others have shape
-    (operators, K): what device k receives for an operator alone, or for it and the exit; what it sends of an operator
-    alone, or of it and the entry.
+    ``whole`` is that of every pair of end devices; shape (K, K). ``enter`` is what a device receives with the exit
+    while the entry is elsewhere; shape (K,). The others have shape (operators, K): what device k receives for an
+    operator alone, or for it and the exit; what it sends of an operator alone, or of it and the entry.
     """
 
     whole: FloatArray
     enter: FloatArray
-    leave: FloatArray
     one_in: FloatArray
     both_in: FloatArray
     one_out: FloatArray
@@ -192,9 +190,9 @@ class Cuts(NamedTuple):
 def port_cuts(arrays: PlacementArrays, entry: bool, exit_: bool, tried: IntArray) -> Cuts:
     """The cuts of a window for some of its operators; those of others are 0."""
     count, devices = arrays.seconds.shape
-    whole, enter, leave = np.zeros((devices, devices)), np.zeros(devices), np.zeros(devices)
+    whole, enter = np.zeros((devices, devices)), np.zeros(devices)
     alone_in, both_in, alone_out, both_out = np.zeros((4, count, devices))
-    found = Cuts(whole, enter, leave, alone_in, both_in, alone_out, both_out)
+    found = Cuts(whole, enter, alone_in, both_in, alone_out, both_out)
     if arrays.model == DELAY or not len(arrays.source):
         return found
     names, first, name = np.unique(
@@ -226,7 +224,8 @@ def port_cuts(arrays: PlacementArrays, entry: bool, exit_: bool, tried: IntArray
             if entry and exit_:
                 every = np.append(tried, count - 1 if incoming else 0)
                 values = SAFE * least_cuts(*network, begin, end, every, incoming)
-                both[tried, k], (enter if incoming else leave)[k] = values[:-1], values[-1]
+                both[tried, k] = values[:-1]
+                enter[k] = values[-1] if incoming else enter[k]
                 rest = whole[others, k] if incoming else whole[k, others]
                 (whole.T if incoming else whole)[k, others] = np.maximum(rest, values[-1])
     return found
