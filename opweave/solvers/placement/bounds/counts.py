@@ -9,8 +9,6 @@ program decides how often each way of each type is taken:
 * What the ways hold for sure fits into the memory of every set of devices. A shared parameter counts once a device.
 * A device on which steps of a repeated part of the chain begin and end is reached at least once: every set of devices
   with it is entered in that part, from another part or from a device outside.
-* A device holds no bytes of steps that begin or end on it unless it is reached. (This is implied, but not for parts of
-  a device, which linear programs use.)
 * Operators outside the windows are somewhere, and messages between them and the windows need time (:mod:`.messages`).
 
 Every plan gives such counts with no more seconds and bytes than its own, so the least seconds bound all plans. The
@@ -249,8 +247,8 @@ class CountProgram:
     def bound(self, seconds: Callable[[], float]) -> float:
         """The least seconds of all plans that fit, as far as that is proved in the time left; at most the ceiling."""
         none = np.zeros(len(self.program.cost), dtype=np.bool_)
-        whole = np.arange(len(none)) < self.wait
-        whole[self.time] = False
+        whole = (np.arange(len(none)) >= len(self.ways_type)) | (not self.repeats)
+        whole[self.time] = whole[self.wait] = False
         proved = least_whole(self.program, whole, none, 1.0, seconds(), lambda: seconds() <= 0.0)
         return self._seconds(proved.bound)
 
@@ -325,20 +323,11 @@ class CountProgram:
         """A device on which steps of a part begin and end is reached: all sets with it are entered."""
         begin, end = self.part[self.before[self.type]], self.part[self.after[self.type]]
         for which in np.unique(end[begin == end]):
-            self._entered(begin == which, end == which)
-
-    def _entered(self, begin: BoolArray, end: BoolArray) -> None:
-        """The rows of one part, given which ways begin and end in it; only there devices in use hold their bytes."""
-        whole, within, stays = self.whole, begin & end, self.entry == self.device
-        used = self.more((1, whole.devices))[0]
-        here = np.flatnonzero(within & stays)
-        self.only_with(self.type[here], self.passed[here], used[self.entry[here]])
-        for inside, room, bytes_ in zip(whole.sets, whole.room, self.ways.used.T, strict=True):
-            leaves, arrives = begin & inside[self.entry], end & inside[self.device]
-            rows = self.most.open(np.zeros(int(inside.sum())))
-            self.most.put(rows, used[inside], 1.0)
-            self.most.put(rows[:, None], self.passed[arrives & ~leaves], -1.0)
-            if inside.sum() == 1:
-                holds, row = np.flatnonzero((leaves | arrives)[self.group] & (bytes_ > 0)), self.most.open(np.zeros(1))
-                self.most.put(row, holds, bytes_[holds] / self.unit * (1.0 - SUMMATION))
-                self.most.put(row, used[inside], -(room / self.unit * (1.0 + SUMMATION) + SUMMATION))
+            begins, ends, used = begin == which, end == which, self.more((1, self.whole.devices))[0]
+            here = np.flatnonzero(begins & ends & (self.entry == self.device))
+            self.only_with(self.type[here], self.passed[here], used[self.entry[here]])
+            for inside in self.whole.sets:
+                leaves, arrives = begins & inside[self.entry], ends & inside[self.device]
+                rows = self.most.open(np.zeros(int(inside.sum())))
+                self.most.put(rows, used[inside], 1.0)
+                self.most.put(rows[:, None], self.passed[arrives & ~leaves], -1.0)

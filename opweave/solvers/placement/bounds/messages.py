@@ -18,7 +18,6 @@ may be its message, too.
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -124,14 +123,6 @@ class Located(NamedTuple):
     column: IntArray
 
 
-class Fetched(NamedTuple):
-    """Columns that say to which devices the tensor of a milestone is sent for operators outside, by type of step."""
-
-    outside: Outside
-    types: set[int]
-    column: IntArray
-
-
 def locate(program: CountProgram) -> list[Located]:
     """Columns for operators outside: they are somewhere as often as their readers are on a device."""
     groups, first, found = dict[tuple[int, int, int], list[IntArray]](), 0, list[Located]()
@@ -151,56 +142,42 @@ def locate(program: CountProgram) -> list[Located]:
     return found
 
 
-def _fetched(program: CountProgram, located: list[Located]) -> list[Fetched]:
-    """Columns for the tensors of milestones that operators outside read."""
-    found, devices = list[Fetched](), program.whole.devices
+def _fetched(program: CountProgram, located: list[Located]) -> list[tuple[Outside, IntArray]]:
+    """Columns that say to which devices the tensors of milestones are sent for operators outside."""
+    found, devices = list[tuple[Outside, IntArray]](), program.whole.devices
     for tensor in {each.outside.tensor for each in located} - {NOWHERE}:
         users = [each for each in located if each.outside.tensor == tensor]
         maker = program.steps[users[0].outside.after]
         if program.times[maker] > 1:  # which of the steps makes it is not known
             continue
         need, come = program.more((2, devices))
-        for same in {(each.type, each.outside.operator) for each in users}:
-            those = [each for each in users if (each.type, each.outside.operator) == same]
-            column, device = (
-                np.concatenate([each.column for each in those]),
-                np.concatenate([each.device for each in those]),
-            )
-            program.only_with(np.full(len(column), same[0]), column, need[device])
+        for each in users:
+            program.only_with(np.full(len(each.device), each.type), each.column, need[each.device])
         rows, made = program.most.open(np.zeros(devices)), np.flatnonzero(program.type == maker)
         program.most.put(rows, need, 1.0)
         program.most.put(rows, come, -1.0)
         program.most.put(rows[program.device[made]], program.passed[made], -1.0)
-        found.append(Fetched(users[0].outside, {each.type for each in users}, come))
+        found.append((users[0].outside, come))
     return found
 
 
 def add_messages(program: CountProgram, located: list[Located]) -> None:
-    """Rows for all spans: what enters a device takes no longer than the span and the wait."""
-    steps, fetched = program.steps, _fetched(program, located)
-    types = {each.type for each in located}
-    last = {number: int(np.flatnonzero(steps == number)[-1]) for number in types}
+    """Rows for what follows a milestone: what enters a device takes no longer than the steps behind and a wait."""
+    steps, fetched, types = program.steps, _fetched(program, located), {each.type for each in located}
     after = {n: min(each.after for at in np.flatnonzero(steps == n) for each in program.sources[at]) for n in types}
-    for begin, end in product(sorted(set(after.values())), sorted(set(last.values()))):
-        within = {number for number in types if after[number] >= begin and last[number] <= end}
-        if any(after[number] == begin for number in within):
-            there = [each for each in located if each.type in within]
-            _add_span(program, (begin, end), there, [each for each in fetched if each.types <= within])
-
-
-def _add_span(program: CountProgram, span: tuple[int, int], located: list[Located], fetched: list[Fetched]) -> None:
-    """The rows of one span, from a milestone to the end of a step: one for each device."""
-    rows, share, most = program.most, (1.0 - SUMMATION) / program.ceiling, program.ceiling
-    between = np.arange(span[0] + 1, span[1] + 1)
-    enter, inside = rows.open(np.zeros(program.whole.devices)), np.unique(program.steps[between])
-    rows.put(enter, np.asarray([program.wait]), -1.0)
-    rows.put(enter[:, None], program.time[inside], -(1.0 + 4 * SUMMATION))
-    apart = np.append(np.delete(program.steps, between), program.steps[[each.outside.after + 1 for each in fetched]])
-    ways = np.flatnonzero(np.isin(program.type, np.setdiff1d(inside, apart)))
-    rows.put(enter[program.device[ways]], program.passed[ways], np.minimum(program.port[ways], most) * share)
-    for sent in fetched:
-        rows.put(enter, sent.column, np.minimum(sent.outside.fetch, most) * share)
-    for each in located:
-        if each.reader != ANYWHERE:
-            away, seconds = each.column[each.device != each.reader], float(each.outside.enter[each.reader])
-            rows.put(enter[[each.reader]], away, min(seconds, most) * share)
+    share, most = (1.0 - SUMMATION) / program.ceiling, program.ceiling
+    for begin in sorted(set(after.values())):
+        inside = [each for each in located if after[each.type] >= begin]
+        sent = [(outside, come) for outside, come in fetched if outside.after >= begin]
+        rows, behind = program.most.open(np.zeros(program.whole.devices)), np.unique(steps[begin + 1 :])
+        program.most.put(rows, np.asarray([program.wait]), -1.0)
+        program.most.put(rows[:, None], program.time[behind], -(1.0 + 4 * SUMMATION))
+        apart = np.append(steps[: begin + 1], steps[[outside.after + 1 for outside, _ in sent]])
+        ways = np.flatnonzero(np.isin(program.type, np.setdiff1d(behind, apart)))
+        program.most.put(rows[program.device[ways]], program.passed[ways], np.minimum(program.port[ways], most) * share)
+        for outside, come in sent:
+            program.most.put(rows, come, np.minimum(outside.fetch, most) * share)
+        for each in inside:
+            if each.reader != ANYWHERE:
+                away, seconds = each.column[each.device != each.reader], float(each.outside.enter[each.reader])
+                program.most.put(rows[[each.reader]], away, min(seconds, most) * share)
