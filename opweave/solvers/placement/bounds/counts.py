@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import networkx as nx
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
 from opweave.solvers.placement.bounds.messages import ANYWHERE, NOWHERE, Located, add_messages, locate
 from opweave.solvers.placement.bounds.ways import Ways
