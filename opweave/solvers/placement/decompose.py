@@ -213,7 +213,6 @@ class Decomposition:
         """Continue until the problem is solved, time is up, or nothing is left to try; cheap tries first."""
         self.learn()
         self.report()
-        self._search_briefly()
         while not self.run.should_stop():
             raise_windows(self.chain, self.run, self.best.report)
             self.report()
@@ -224,21 +223,6 @@ class Decomposition:
             self._try(*ways[0])
             self.report()
         raise_windows(self.chain, self.run, self.best.report, exact=True)
-
-    def _search_briefly(self) -> None:
-        """Search all small modules on the shortest path, then those on the next path, and so on.
-
-        That settles them in less time than linear programs would take to bound them.
-        """
-        self.run.enter("modules")
-        new = True
-        while new and not self.run.should_stop():
-            new = False
-            for way in sorted(self._ways(), key=lambda way: len(way[0].window.inner)):
-                if not way[0].tries[way[1:]] and not self.run.should_stop():
-                    new = True
-                    self._try(*way)
-            self.report()
 
     def _ways(self) -> list[Way]:
         """Modules and end devices that a step may work on, most promising first."""

@@ -13,7 +13,6 @@ from opweave.solvers.placement.bounds.area import (
     Memory,
     best_area,
     energetic,
-    energetic_at_best_prices,
     memory_of,
     quick_area,
 )
@@ -41,7 +40,6 @@ def _all_bounds(problem: Placement) -> dict[str, float]:
     found = {
         "critical path": path,
         "energetic": energetic(arrays, reach, path),
-        "energetic at best prices": energetic_at_best_prices(arrays, reach, path),
         "area": best_area(arrays.seconds, np.zeros(len(instance.devices)), memory_of(instance)).value,
         "first": chain.value(),
     }
@@ -96,9 +94,8 @@ def test_energetic_bounds_where_links_are_missing(backwards: float) -> None:
     arrays = _net(ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(costs)))
     reach = reach_of(arrays)
     expected = 4.0 if backwards else np.inf
-    for bound_of in (energetic, energetic_at_best_prices):
-        for baseline in (0.0, longest(arrays, reach)):
-            assert bound_of(arrays, reach, baseline) == pytest.approx(expected)
+    for baseline in (0.0, longest(arrays, reach)):
+        assert energetic(arrays, reach, baseline) == pytest.approx(expected)
 
 
 def test_area_equals_the_linear_program() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+import networkx as nx
 import numpy as np
 
 from opweave.formulations.placement.calls import SUPPORTS, CallInstance, calls_of, lower_calls
@@ -59,19 +60,12 @@ def prove(instance: CallInstance, run: Run) -> None:
 
 def heaviest(instance: CallInstance, weights: FloatArray) -> list[int]:
     """The path with the largest sum of weights."""
-    before = instance.whole.before
-    best = weights.copy()
-    came = np.full(len(weights), -1, dtype=np.int64)
-    for v in topological_order(instance.whole.after).tolist():
-        above = before[v]
-        if len(above):
-            came[v] = above[int(best[above].argmax())]
-            best[v] += best[came[v]]
-    path, v = [], int(best.argmax())
-    while v >= 0:
-        path.append(v)
-        v = int(came[v])
-    return path[::-1]
+    after, graph = instance.whole.after, nx.DiGraph()
+    graph.add_weighted_edges_from((-1, v, weight) for v, weight in enumerate(weights.tolist()))
+    graph.add_weighted_edges_from(
+        zip(after.heads().tolist(), after.items.tolist(), weights[after.items].tolist(), strict=True)
+    )
+    return [int(v) for v in nx.dag_longest_path(graph)[1:]]
 
 
 def walk(instance: CallInstance, path: list[int]) -> float:

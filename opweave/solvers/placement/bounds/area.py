@@ -288,21 +288,10 @@ def energetic(arrays: PlacementArrays, reach: Reach, lower_bound: float) -> floa
     return best
 
 
-def energetic_at_best_prices(arrays: PlacementArrays, reach: Reach, lower_bound: float) -> float:
-    """Like :func:`energetic`, with optimal prices for the area of the whole graph."""
-    best = max(lower_bound, energetic(arrays, reach, lower_bound))
-    if not (len(arrays.seconds) and np.isfinite(best)):
-        return best
-    area = best_area(arrays.seconds, np.zeros(arrays.seconds.shape[1]))
-    value, inside = Thresholds.of(reach).best_set(arrays.seconds, area.time)
-    refined = best_area(*_rows_of(arrays, reach, inside, max(best, value)))
-    return max(best, value, area.value, refined.value)
-
-
 def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Best) -> None:
     """Critical path, energetic bound, and area with memory; they take seconds at most, whatever the size.
 
-    A run that the path closes needs no others, which solve linear programs.
+    A run that the path closes needs no others, of which the last solves a linear program.
 
     Raises
     ------
@@ -317,10 +306,11 @@ def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Bes
     best.report(path, "critical path")
     if best.run.closed():
         return
-    best.report(energetic_at_best_prices(arrays, reach, path), "energetic")
+    best.report(energetic(arrays, reach, path), "energetic")
     best.report(
         float(arrays.seconds.min(axis=1).sum()) / len(instance.devices), "area"
     )  # time has one price everywhere
     memory = memory_of(instance)
-    if memory is not None and not best.run.should_stop():
-        best.report(best_area(arrays.seconds, np.zeros(len(instance.devices)), memory).value, "area with memory")
+    if not best.run.should_stop():
+        area = best_area(arrays.seconds, np.zeros(len(instance.devices)), memory)
+        best.report(area.value, "area" if memory is None else "area with memory")
