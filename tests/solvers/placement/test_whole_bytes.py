@@ -23,14 +23,14 @@ from tests.solvers.placement.instances import MODELS, small_problem, twin_proble
 from tests.tiny import row_of
 
 
-def bounds_of(problem: ow.Placement, price: Any, sizes: tuple[int, int]) -> MemoryBounds:
+def bounds_of(problem: ow.Placement, price: Any, most: int) -> MemoryBounds:
     arrays, memory = arrays_of(lower(problem), problem), memory_of(lower(problem))
     assert memory is not None
-    return MemoryBounds(milestones_of(arrays, sizes), arrays, memory, np.zeros(len(memory.capacity)) + price)
+    return MemoryBounds(milestones_of(arrays, most), arrays, memory, np.zeros(len(memory.capacity)) + price)
 
 
 def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.inf) -> float:
-    search, found = bounds_of(problem, price, (2, 4)), list[float]()
+    search, found = bounds_of(problem, price, 4), list[float]()
     search.go_on(lambda: 1.0, lambda _: None, lambda: 0.0)
     whole = WholeBytes(search.chain)
     whole.raise_bound(search.price, lambda: ceiling, lambda: 1.0, found.append)
@@ -136,7 +136,7 @@ def test_counts_keep_the_order_of_steps_with_equal_ones_between() -> None:
     cluster = ow.Cluster(
         devices=[ow.Device(name=k, memory_bytes=room) for k, room in (("a", 15), ("b", 6))], shared=1.0
     )
-    search = bounds_of(ow.Placement(graph=graph, cluster=cluster, costs=costs, memory="parameters"), 0.0, (1, 1))
+    search = bounds_of(ow.Placement(graph=graph, cluster=cluster, costs=costs, memory="parameters"), 0.0, 1)
     search.chain.value(search.price)
     counts = count_program(WholeBytes(search.chain), 40.0, lambda: 5.0)
     assert counts is not None

@@ -20,21 +20,17 @@ from opweave.solvers.placement.bounds.window_program import (
     serial_length,
 )
 from opweave.solvers.placement.bounds.windows import (
-    WINDOW_SIZES,
-    Chain,
+    WINDOW_SIZE,
     Window,
-    milestone_chains,
+    milestone_chain,
     modules,
     windows_between,
 )
 from opweave.solvers.placement.module_search import LARGEST_SEARCHED, nodes_within, search_module
 from opweave.solvers.placement.plans import plan_of
 
-LARGEST_RELAXED, LARGEST_WIDE = 400, 120
-"""Most operators of a window for its linear program, and of one of the larger windows; equal branches count once."""
-
-FAR_MORE = 1.1
-"""Least ratio of enclosed work for which a chain of larger windows is tried."""
+LARGEST_RELAXED = 400
+"""Most operators of a window for its linear program; equal branches count once."""
 
 
 def shortest_alone(arrays: PlacementArrays) -> float:
@@ -217,10 +213,10 @@ class Milestones:
         return [(block, a, b) for block, a, b in self.pairs() if block.open(a, b, exact=exact)]
 
 
-def milestones_of(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZES) -> Milestones:
+def milestones_of(arrays: PlacementArrays, most: int = WINDOW_SIZE) -> Milestones:
     """Split at cut vertices and milestones, with bounds of the first level; equal windows are computed once.
 
-    ``sizes`` are the most operators of a window in each of the chains that are tried within a module.
+    Within a module, windows have at most ``most`` operators.
     """
     cuts, windows = modules(arrays)
     blocks: dict[bytes, Block] = {}
@@ -229,22 +225,14 @@ def milestones_of(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZES) 
     for window in windows:
         key = window.key()
         if key not in known:
-            known[key] = _module(window, blocks, sizes)
+            known[key] = _module(window, blocks, most)
         chosen.append(known[key])
     return Milestones(cuts, arrays.seconds[cuts], chosen, windows)
 
 
-def _module(window: Window, blocks: dict[bytes, Block], sizes: Sequence[int]) -> Module:
-    """Refine a module by its own milestones; its ends are not milestones.
-
-    Large windows are preferred when they enclose far more work and are small with equal branches counted once.
-    """
-    small, *large = milestone_chains(window.arrays, sizes)
-    inner, parts = _refined(window, small)
-    if large and large[0].work > FAR_MORE * small.work:
-        other, wide = _refined(window, large[0])
-        if all(int(branches_of(part).kept.sum()) <= LARGEST_WIDE for part in wide):
-            inner, parts = other, wide
+def _module(window: Window, blocks: dict[bytes, Block], most: int) -> Module:
+    """Refine a module by its own milestones; its ends are not milestones."""
+    inner, parts = _refined(window, most)
     own = [part.operators for part in parts] if len(inner) else [np.arange(len(window.operators))]
     chosen = []
     for part in parts:
@@ -258,9 +246,10 @@ def _module(window: Window, blocks: dict[bytes, Block], sizes: Sequence[int]) ->
     return Module(window.arrays.seconds[inner], chosen, whole, inner, own)
 
 
-def _refined(window: Window, chain: Chain) -> tuple[IntArray, list[Window]]:
+def _refined(window: Window, most: int) -> tuple[IntArray, list[Window]]:
     """Milestones between the ends of a window, and the windows between them; empty when the chain misses an end."""
-    milestones, count = chain.milestones, len(window.operators)
+    chain, count = milestone_chain(window.arrays, most), len(window.operators)
+    milestones = chain.milestones
     first, last = 0, len(milestones)
     if window.entry:
         first = 1 if last and milestones[0] == 0 else last

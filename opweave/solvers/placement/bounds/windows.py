@@ -247,8 +247,8 @@ first, and with the most others before or after them, so that a chain of them le
 BAND = 200
 """Milestones whose windows are counted at a time, with ends that are no further away than twice a window's size."""
 
-WINDOW_SIZES = (100, 500)
-"""Most operators of a window, for each of the two chains."""
+WINDOW_SIZE = 100
+"""Most operators of a window."""
 
 FINER = 1e-6
 """Reward of one more milestone, as a share of all work; for one that a short flow passes, a loss."""
@@ -269,15 +269,14 @@ def reachable(arrays: PlacementArrays, order: IntArray) -> NDArray[np.bool_]:
 
 
 class Chain(NamedTuple):
-    """Milestones in order, the operators before, between and after them (predecessors first), and the work enclosed."""
+    """Milestones in order, and the operators before, between and after them (predecessors first)."""
 
     milestones: IntArray
     members: list[IntArray]
-    work: float
 
 
-def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZES) -> list[Chain]:
-    """The best chain for each size of windows; one without milestones when the problem is too large.
+def milestone_chain(arrays: PlacementArrays, most: int = WINDOW_SIZE) -> Chain:
+    """The best chain of windows of at most so many operators; one without milestones when the problem is too large.
 
     A chain is a longest path over pairs u before v. A pair is worth the least work strictly between its operators (0 if
     those are too many for a window); an operator is worth its own least work, a little more where no short flow passes
@@ -286,7 +285,7 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     count = len(arrays.seconds)
     order = order_of_graph(arrays)
     if not 2 <= count <= MOST_OPERATORS:
-        return [Chain(np.zeros(0, dtype=np.int64), [order], 0.0)]
+        return Chain(np.zeros(0, dtype=np.int64), [order])
     reach = reachable(arrays, order)[np.ix_(order, order)]
     work = arrays.seconds[order].min(axis=1)
     numeric = reach.astype(np.float32)
@@ -304,7 +303,7 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     )
     for first in range(0, len(chosen), BAND):
         last = min(first + BAND, len(chosen))
-        low, high = chosen[first], chosen[last - 1] + 2 * max(sizes)
+        low, high = chosen[first], chosen[last - 1] + 2 * most
         near = int(np.searchsorted(chosen, high))
         part, ends = rows[first:last, low:high], columns[low:high, first:near]
         cells = slice(1 + first, 1 + last), slice(1 + first, 1 + near)
@@ -316,12 +315,8 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     follows[1:, 0] = follows[-1, 1:] = follows[0, -1] = False
     np.fill_diagonal(follows, False)
     reward = np.where(_passed(arrays, reach, order), -FINER, FINER)[chosen] * max(float(work.sum()), 1e-300)
-    chains = []
-    for most in sizes:
-        value, found = _longest(inside, size, follows, own, reward, most)
-        chain = chosen[found]
-        chains.append(Chain(order[chain], [order[row] for row in _members(reach, chain)], value))
-    return chains
+    chain = chosen[_longest(inside, size, follows, own, reward, most)]
+    return Chain(order[chain], [order[row] for row in _members(reach, chain)])
 
 
 def _passed(arrays: PlacementArrays, reach: NDArray[np.bool_], order: IntArray) -> NDArray[np.bool_]:
@@ -338,8 +333,8 @@ def _passed(arrays: PlacementArrays, reach: NDArray[np.bool_], order: IntArray) 
 
 def _longest(
     inside: FloatArray, size: FloatArray, before: NDArray[np.bool_], work: FloatArray, reward: FloatArray, most: int
-) -> tuple[float, IntArray]:
-    """Value of the best chain and its positions."""
+) -> IntArray:
+    """Positions of the best chain."""
     count = len(work)
     gain = np.where(before, np.where(size <= most, np.maximum(inside, 0.0), 0.0), -np.inf).T.copy()
     own = np.concatenate([[0.0], work + reward, [0.0]])
@@ -355,7 +350,7 @@ def _longest(
     while v > 0:
         chain.append(v - 1)
         v = int(previous[v])
-    return float(value[-1]), np.asarray(chain[::-1], dtype=np.int64)
+    return np.asarray(chain[::-1], dtype=np.int64)
 
 
 def _members(reach: NDArray[np.bool_], chain: IntArray) -> list[IntArray]:
