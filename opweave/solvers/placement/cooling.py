@@ -27,7 +27,7 @@ from opweave.solvers.placement.annealing import anneal
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PlacementArrays, order_of_graph, with_arcs
 from opweave.solvers.placement.local import LocalSearch, Spell, search_from_best
 from opweave.solvers.placement.moves import DRAWS, counted_plan
-from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
+from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, report, times_of
 from opweave.solvers.placement.timed_plan import TimedPlan
 from opweave.solvers.placement.window_child import WindowTask
 from opweave.solvers.registry import named_solver
@@ -347,10 +347,9 @@ def _in_child(search: LocalSearch, plan: TimedPlan, spell: Spell) -> float:
         if found is None:
             return
         known = found.makespan
-        if fits(search.arrays, found.device):
-            order = order_by_start(search.instance, found.start)
-            better = Plan(order, found.device, found.start, found.begins, found.makespan)
-            run.found(solution_of(search.instance, search.arrays, better), found.makespan)
+        order = order_by_start(search.instance, found.start)
+        better = Plan(order, found.device, found.start, found.begins, found.makespan)
+        report(search.instance, search.arrays, better, run)
 
     def should_stop() -> bool:
         stop = spell.is_over() if begun else run.over()  # the child starts in one go

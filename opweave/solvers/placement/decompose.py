@@ -34,7 +34,7 @@ from opweave.solvers.placement.bounds.chain_bound import Milestones, Module, dev
 from opweave.solvers.placement.bounds.prices import MemoryBounds
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_search import LARGEST_SEARCHED, Found, nodes_within, search_module
-from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
+from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, take_over, times_of
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -191,13 +191,7 @@ class Decomposition:
         if plan is None or (self.run.objective is not None and plan.makespan >= self.run.objective):
             return
         if fits(self.arrays, plan.device):
-            self._found(solution_of(self.instance, self.arrays, plan))
-
-    def _found(self, schedule: Schedule) -> None:
-        """Report a schedule if it obeys the whole problem."""
-        judged = self.problem.evaluate(schedule)
-        if judged.feasible and judged.objective is not None:
-            self.run.found(schedule, judged.objective)
+            take_over(self.problem, solution_of(self.instance, self.arrays, plan), self.run)
 
     def learn(self) -> None:
         """Update from the best plan of the run, or from a list schedule when there is none."""
@@ -205,7 +199,7 @@ class Decomposition:
         if best is None or best is self._known:
             return
         self._known = best
-        self._found(best)
+        take_over(self.problem, best, self.run)
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 

@@ -20,7 +20,6 @@ from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
 from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.moves import SIZE, SOURCE, TARGET, TENSOR, Net, net_of
-from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, room_for, sequence
 
 LARGEST_SEARCHED = 130
@@ -56,11 +55,6 @@ class Found(NamedTuple):
     start: FloatArray
     begins: FloatArray
     bound: float = 0.0
-
-    def plan(self) -> Plan:
-        """The plan, if one was found."""
-        order = np.argsort(self.start, kind="stable").astype(np.int64)
-        return Plan(order, self.device, self.start, self.begins, self.makespan)
 
 
 class ModuleSpace(NamedTuple):

@@ -109,6 +109,13 @@ def report(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan, run
     return run.found(solution_of(instance, arrays, plan), plan.makespan)
 
 
+def take_over(problem: Placement, schedule: Schedule, run: Run) -> None:
+    """Report a schedule if it obeys the whole problem."""
+    judged = problem.evaluate(schedule)
+    if judged.feasible and judged.objective is not None:
+        run.found(schedule, float(judged.objective))
+
+
 def memory_used(arrays: PlacementArrays, device: IntArray) -> IntArray:
     """Bytes that every device holds, a parameter once per device however many operators share it. Shape (devices,)."""
     devices = arrays.seconds.shape[1]

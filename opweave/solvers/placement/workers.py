@@ -28,7 +28,7 @@ from opweave.solvers.placement.bounds.area import quick_bounds
 from opweave.solvers.placement.cooling import cool_down, solve_local
 from opweave.solvers.placement.decompose import Chained, solve_decompose, solve_prices
 from opweave.solvers.placement.local import empty_search, list_plans, solve_ranks, solve_tabu
-from opweave.solvers.placement.plans import ended, fits, plan_of, solution_of
+from opweave.solvers.placement.plans import ended, fits, plan_of, solution_of, take_over
 from opweave.solvers.registry import Feature, find_solver, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -145,10 +145,7 @@ def solve_staged(problem: Placement, run: Run) -> Outcome:
     arrays = arrays_of(instance, problem)
     plan = plan_of(arrays, order, device[np.argsort(order)])
     if np.isfinite(plan.makespan) and fits(arrays, plan.device):
-        schedule = solution_of(instance, arrays, plan)
-        judged = problem.evaluate(schedule)
-        if judged.feasible and judged.objective is not None:
-            run.found(schedule, float(judged.objective))
+        take_over(problem, solution_of(instance, arrays, plan), run)
     return Outcome(run.termination())
 
 

@@ -11,7 +11,7 @@ from opweave.solvers.placement import decompose
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.decompose import Chained, Decomposition, solve_decompose
 from opweave.solvers.placement.module_search import Found, search_module
-from opweave.solvers.placement.plans import solution_of
+from opweave.solvers.placement.plans import Plan, solution_of
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
@@ -27,7 +27,8 @@ def test_search_finds_the_optimum_and_a_valid_plan(seed: int) -> None:
     found = search_module(arrays, np.inf, 0.0, 200_000)
     assert found.proved
     assert found.makespan == pytest.approx(optimum, abs=1e-9)
-    judged = problem.evaluate(solution_of(instance, arrays, found.plan()))
+    plan = Plan(np.argsort(found.start, kind="stable"), found.device, found.start, found.begins, found.makespan)
+    judged = problem.evaluate(solution_of(instance, arrays, plan))
     assert judged.feasible, judged.violations
     assert judged.objective == pytest.approx(optimum, abs=1e-9)
 

@@ -251,17 +251,13 @@ class Builder:
         if self.arrays.model == DELAY or not len(self.flows):
             return
         _, first = np.unique(self.y.reshape(len(self.flows), -1)[:, 0], return_index=True)
-        load = self._load(first)
+        load = self.c[first] * self._branch_count(first)[:, None, None]
         sends = self.most.open(np.zeros(self.devices))
         receives = self.most.open(np.zeros(self.devices))
         self.most.put(sends[None, :, None], self.y[first], load)
         self.most.put(receives[None, None, :], self.y[first], load)
         for rows in (sends, receives):
             self.most.put(rows, np.asarray([self.length]), -1.0)
-
-    def _load(self, first: IntArray) -> FloatArray:
-        """Seconds of the messages that the port columns of these flows stand for. Shape (flows, K, K)."""
-        return self.c[first] * self._branch_count(first)[:, None, None]
 
     def _branch_count(self, first: IntArray) -> FloatArray:
         """Number of tensors that the port columns of these flows stand for: 1 when all branches share the tensor."""

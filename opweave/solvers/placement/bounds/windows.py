@@ -107,7 +107,8 @@ class Window:
         table = np.full((devices, devices), np.inf)
         for a, b in product(self._usable(0) if self.entry else [0], self._usable(-1) if self.exit else [0]):
             inside = len(self.inner) > 0
-            table[a, b] = self._first_bound(self.fixed(a, b), self.reach(a, b)) if inside else self._crossing(a, b)
+            arrays, reach = self.fixed(a, b), self.reach(a, b)
+            table[a, b] = energetic(arrays, reach, longest(arrays, reach)) if inside else self._crossing(a, b)
         if not self.entry:
             table[:] = table[0]
         if not self.exit:
@@ -121,10 +122,6 @@ class Window:
             return 0.0
         times = durations(arrays)[:, a, b].tolist()
         return max(times, default=0.0) if arrays.model == DELAY else float(sum(times))
-
-    def _first_bound(self, arrays: PlacementArrays, reach: Reach) -> float:
-        path = longest(arrays, reach)
-        return energetic(arrays, reach, path) if np.isfinite(path) else path
 
     def _usable(self, end: int) -> list[int]:
         """Devices on which an end can run."""
@@ -201,22 +198,13 @@ def cut_vertices(arrays: PlacementArrays, order: IntArray) -> IntArray:
         Operators with predecessors first.
     """
     count = len(order)
-    position = np.empty(count, dtype=np.int64)
-    position[order] = np.arange(count)
-    before = np.diff(arrays.before_start)
-    first = np.full(count, -1, dtype=np.int64)
-    heads = np.repeat(np.arange(count), before)
-    tails = position[arrays.before]
-    first_source = np.concatenate([tails, first[before == 0]])
-    last_target = np.concatenate([position[heads], position[before == 0]])
-    sinks = position[np.diff(arrays.after_start) == 0]
-    starts = np.concatenate([first_source, sinks])
-    ends = np.concatenate([last_target, np.full(len(sinks), count)])
-    # an arc from p to q covers the positions p + 1 to q - 1
-    covered = np.zeros(count + 2, dtype=np.int64)
-    np.add.at(covered, starts + 1, 1)
-    np.add.at(covered, ends, -1)
-    return np.asarray(order[np.cumsum(covered)[:count] == 0])
+    position, here = np.empty(count, dtype=np.int64), np.arange(count)
+    position[order] = here
+    farthest, before = np.full(count, -1), np.diff(arrays.before_start)
+    np.maximum.at(farthest, position[arrays.before], position[np.repeat(here, before)])
+    farthest[farthest < 0] = count
+    passed = np.maximum.accumulate(np.append(position[before == 0].max(initial=-1), farthest[:-1]))
+    return np.asarray(order[passed[:count] <= here])
 
 
 def windows_between(arrays: PlacementArrays, ends: Sequence[int | None], members: Sequence[IntArray]) -> list[Window]:
