@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.engines.highs_child import never, solution_of, with_highs
+from opweave.solvers.engines.highs_child import highspy_fits, never, solution_of, with_highs
 from opweave.solvers.linear import Dual, LinearProgram, highs_with
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def least_whole(
     endless: BoolArray,
     ceiling: float,
     seconds: float,
-    should_stop: Callable[[], bool] = never,
+    should_stop: Callable[[float], bool] = never,
 ) -> Proved:
     """A lower bound on the smallest cost of points of a program whose chosen columns are integral.
 
@@ -96,15 +96,17 @@ def least_whole(
     seconds
         Time limit.
     should_stop
-        Called at every node.
+        Told the bound so far at every node; where HiGHS needs a process of its own, this is -inf.
     """
     if seconds <= 0.0:
         return Proved(-math.inf, False)
-    found = with_highs(_search, (program, whole, endless, ceiling, seconds), seconds, should_stop)
-    return found or Proved(-math.inf, False)
+    task = program, whole, endless, ceiling, seconds
+    if highspy_fits():
+        return _search(task, should_stop)
+    return with_highs(_search, task, seconds, lambda: should_stop(-math.inf)) or Proved(-math.inf, False)
 
 
-def _search(task: tuple[LinearProgram, BoolArray, BoolArray, float, float], should_stop: Callable[[], bool]) -> Proved:
+def _search(task: tuple[LinearProgram, BoolArray, BoolArray, float, float], should_stop: Callable[..., bool]) -> Proved:
     """Search until the time is up."""
     program, whole, endless, ceiling, seconds = task
     return _Tree(program, whole, endless, ceiling, perf_counter() + seconds, should_stop).run()
@@ -160,7 +162,7 @@ class _Tree:
         endless: BoolArray,
         ceiling: float,
         end: float,
-        should_stop: Callable[[], bool],
+        should_stop: Callable[[float], bool],
     ) -> None:
         self.columns = np.flatnonzero(whole).astype(np.int64)
         self.ceiling, self.end, self.should_stop = ceiling, end, should_stop
@@ -168,7 +170,7 @@ class _Tree:
         self.gain = np.zeros((2, len(self.columns)))
         self.times = np.zeros((2, len(self.columns)))
         self.heap: list[_Node] = []
-        self.least_closed = math.inf
+        self.bound, self.least_closed = -math.inf, math.inf
         self.point: FloatArray | None = None
         self.number = 0
 
@@ -176,8 +178,9 @@ class _Tree:
         """Divide the node with the smallest bound until it cannot be divided, the ceiling is reached, or time is up."""
         low, high = self.relaxation.lower[self.columns].copy(), self.relaxation.upper[self.columns].copy()
         self._open(self.relaxation.solve(low, high, -math.inf), low, high, -math.inf)
-        while self.heap and self.number < MOST_NODES and not self._late():
-            if min(self.heap[0].bound, self.least_closed) >= self.ceiling - CLOSE * abs(self.ceiling):
+        while self.heap and self.number < MOST_NODES:
+            self.bound = min(self.heap[0].bound, self.least_closed)
+            if self._late() or self.bound >= self.ceiling - CLOSE * abs(self.ceiling):
                 break
             if self.least_closed <= self.heap[0].bound:
                 break
@@ -188,7 +191,7 @@ class _Tree:
         return Proved(bound, settled, self.point if self.least_closed <= min(open_, self.ceiling) else None)
 
     def _late(self) -> bool:
-        return perf_counter() >= self.end or self.should_stop()
+        return perf_counter() >= self.end or self.should_stop(self.bound)
 
     def _divide(self, node: _Node) -> None:
         """Replace a node by its two halves."""
@@ -305,7 +308,7 @@ class Relaxation:
         self.rays = Dual(np.zeros(len(program.cost)), matrix, low, high)
         # a point beyond the box has a bound beyond the ceiling, which is easier to prove than infeasibility
         upper = np.where(endless, np.inf, program.upper)
-        self.engine = highs_with(replace(program, upper=upper), threads=1, presolve="off", solver="simplex")
+        self.engine = highs_with(replace(program, upper=upper), presolve="off", solver="simplex")
 
     def solve(self, low: FloatArray, high: FloatArray, known: float) -> Relaxed:
         """A node's bound (inf if the node is proved infeasible), which is at least ``known``."""

@@ -54,7 +54,7 @@ STATUS: dict[str, Verdict] = {
 """HiGHS's model status, and how HiGHS ended; no other status may occur with our models."""
 
 
-def never() -> bool:
+def never(*_: object) -> bool:
     """Always False: no reason to stop."""
     return False
 

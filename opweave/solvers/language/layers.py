@@ -161,7 +161,7 @@ class Counting:
         whole, endless = np.ones((2, len(program.cost)), dtype=bool)
         seconds = UNTIMED_SECONDS if left is None else left
         unit = self.program.unit
-        proof = least_whole(program, whole, ~endless, ceiling / unit, seconds, self.run.should_stop)
+        proof = least_whole(program, whole, ~endless, ceiling / unit, seconds, lambda _: self.run.should_stop())
         return max(0.0, min(proof.bound * unit, ceiling))
 
 

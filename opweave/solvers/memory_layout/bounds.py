@@ -55,7 +55,7 @@ def whole_bound(
         return None
     scaled, factor = _scaled(program)
     integral = np.arange(len(program.cost)) < whole
-    proof = least_whole(scaled, integral, np.zeros_like(integral), ceiling * factor, seconds, should_stop)
+    proof = least_whole(scaled, integral, np.zeros_like(integral), ceiling * factor, seconds, lambda _: should_stop())
     return proof._replace(bound=proof.bound / factor)
 
 

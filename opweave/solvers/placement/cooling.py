@@ -168,39 +168,33 @@ UNTIMED_CHUNKS = 150
 """Chunks of moves of a cooling when there is no time limit."""
 
 
-class Phase(NamedTuple):
-    """First and last temperature as shares of the best single device's work."""
-
-    hot: float
-    cold: float
-
-
 class Level(NamedTuple):
-    """A phase over a contracted network.
+    """A phase of a cooling, over a contracted network.
 
     Attributes
     ----------
     light
-        The trees that it joins (:func:`contraction_of`); 0 for chains only.
+        The trees that it joins (:func:`contraction_of`); 0 for chains only, and None for single operators.
+    hot, cold
+        First and last temperature as shares of the best single device's work.
     share
         Its share of the cooling.
     """
 
-    light: float
-    phase: Phase
+    light: float | None
+    hot: float
+    cold: float
     share: float
 
 
 LEVELS = (
-    Level(1.0, Phase(0.006, 0.001), 0.2),
-    Level(0.25, Phase(0.0025, 0.0007), 0.3),
-    Level(0.0, Phase(0.001, 0.0004), 0.2),
+    Level(1.0, 0.006, 0.001, 0.2),
+    Level(0.25, 0.0025, 0.0007, 0.3),
+    Level(0.0, 0.001, 0.0004, 0.2),
+    Level(None, 0.0006, 0.0001, 0.3),
 )
 """From coarse to fine. On some networks only the largest trees are few enough to find out where whole branches run, and
 on others their parallel branches are already joined, and the smaller ones decide."""
-
-OPERATORS = Phase(0.0006, 0.0001)
-"""The last phase, of single operators."""
 
 Start = tuple[IntArray, IntArray]
 """Order and devices."""
@@ -212,12 +206,11 @@ def cool_down(search: LocalSearch, seconds: float | None = None, number: int = 0
     usable = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, search.makespan)
     scale = float(usable.sum(axis=0).min())
     start, cluster, left = (search.order, search.device), search.instance.cluster, 1.0
-    for stream, level in enumerate((*LEVELS, None)):
-        share = left if level is None else level.share
-        spell, left = _Progress(search.run, share, left, seconds), left - share
-        if level is None:
+    for stream, level in enumerate(LEVELS):
+        spell, left = _Progress(search.run, level.share, left, seconds), left - level.share
+        if level.light is None:
             first = (search.order, search.device)
-            for start in _phase(search, search.arrays, cluster, first, OPERATORS, scale, spell, (number, stream)):
+            for start in _phase(search, search.arrays, cluster, first, level, scale, spell, (number, stream)):
                 search.consider(*start)
             return
         joined = contraction_of(search.arrays, cluster, level.light)
@@ -225,7 +218,7 @@ def cool_down(search: LocalSearch, seconds: float | None = None, number: int = 0
         able = np.isfinite(joined.arrays.seconds[np.arange(len(device)), device]).all()
         if able and fits(joined.arrays, device):
             contracted = (joined.arrays, joined.cluster, (order, device))
-            for found in _phase(search, *contracted, level.phase, scale, spell, (number, stream)):
+            for found in _phase(search, *contracted, level, scale, spell, (number, stream)):
                 start = joined.expanded(*found)
                 search.consider(*start)
 
@@ -258,7 +251,7 @@ def _phase(
     arrays: PlacementArrays,
     cluster: IntArray,
     start: Start,
-    phase: Phase,
+    level: Level,
     scale: float,
     spell: _Progress,
     seed: tuple[int, int],
@@ -267,7 +260,7 @@ def _phase(
     run, rng = search.run, np.random.default_rng((search.run.seed, *seed))
     moves, plan, best = search.moves(arrays), counted_plan(arrays, *start, cluster), math.inf
     while spell.done() < 1.0 and not run.should_stop():
-        heat = scale * phase.hot * (phase.cold / phase.hot) ** min(1.0, spell.done())
+        heat = scale * level.hot * (level.cold / level.hot) ** min(1.0, spell.done())
         order, device, began = plan.order.copy(), plan.device.copy(), run.elapsed()
         length, _ = anneal(arrays, plan, rng.random((moves, DRAWS)), np.full(moves, heat), order, device)
         spell.spend(run.elapsed() - began)

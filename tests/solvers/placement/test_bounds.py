@@ -141,4 +141,5 @@ def test_no_part_of_a_deep_model_stays_one_window() -> None:
         cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0),
         costs=ow.Costs.from_table({operator.id: {"a": 1.0, "b": 1.0} for operator in graph.operators}),
     )
-    assert max(len(block.window.inner) for block in milestones_of(_net(problem)).blocks()) <= 100
+    modules = milestones_of(_net(problem)).modules
+    assert max(len(block.window.inner) for module in modules for block in module.blocks) <= 100

@@ -254,12 +254,8 @@ class CallSearch:
     def anneal(self, number: int, seconds: float | None) -> None:
         """One annealing from the best assignment, for some seconds of moves; it ends cold when the run has to stop."""
         assert self.best is not None
-        run, rng, now, best = (
-            self.run,
-            np.random.default_rng([self.run.seed, number]),
-            self.best.copy(),
-            self.best.copy(),
-        )
+        run, rng = self.run, np.random.default_rng([self.run.seed, number])
+        now, best = self.best.copy(), self.best.copy()
         begin = np.zeros(len(now) + self.host)
         done = 0.0
         spent = 0.0

@@ -235,9 +235,7 @@ class Thresholds(NamedTuple):
     def of(cls, reach: Reach) -> Thresholds:
         """Values evenly spread in sorted order, the first and the last included."""
         heads, tails = reach.heads.min(axis=1), reach.tails.min(axis=1)
-        if len(heads) <= THRESHOLDS:
-            return cls(heads, tails, np.unique(heads), np.unique(tails))
-        positions = np.linspace(0, len(heads) - 1, THRESHOLDS).astype(np.int64)
+        positions = np.linspace(0, len(heads) - 1, min(len(heads), THRESHOLDS)).astype(np.int64)
         return cls(heads, tails, np.unique(np.sort(heads)[positions]), np.unique(np.sort(tails)[positions]))
 
     def best_set(self, seconds: FloatArray, price: FloatArray) -> tuple[float, BoolArray]:

@@ -180,10 +180,6 @@ class Milestones:
     modules: list[Module]
     windows: list[Window]
 
-    def blocks(self) -> list[Block]:
-        """All blocks, each listed once, in the order of the plan."""
-        return list(dict.fromkeys(block for module in self.modules for block in module.blocks))
-
     def value(self) -> float:
         """The bound."""
         return float(self._shortest()[0].min())

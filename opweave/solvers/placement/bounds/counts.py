@@ -30,6 +30,7 @@ import networkx as nx
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.engines.highs_child import never
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
 from opweave.solvers.placement.bounds.messages import ANYWHERE, NOWHERE, Located, add_messages, locate
 from opweave.solvers.placement.bounds.ways import Ways
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from opweave.solvers.placement.bounds.prices import PricedBlock
     from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 
-CHOICES = 64
+CHOICES = 16
 """Most choices of devices for the largest operators of a window between two devices."""
 
 MOST_COLUMNS = 30_000
@@ -244,12 +245,20 @@ class CountProgram:
         multipliers = np.abs(found.most_price[: len(sets)]) @ sets
         return np.asarray(multipliers * self.ceiling / self.unit), self._seconds(proved)
 
-    def bound(self, seconds: Callable[[], float]) -> float:
-        """The least seconds of all plans that fit, as far as that is proved in the time left; at most the ceiling."""
+    def bound(self, seconds: Callable[[], float], report: Callable[[float], object] = never) -> float:
+        """The least seconds of all plans that fit, as far as that is proved in the time left; at most the ceiling.
+
+        What is proved on the way is reported.
+        """
+
+        def should_stop(share: float) -> bool:
+            report(self._seconds(share))
+            return seconds() <= 0.0
+
         none = np.zeros(len(self.program.cost), dtype=np.bool_)
         whole = (np.arange(len(none)) >= len(self.ways_type)) | (not self.repeats)
         whole[self.time] = whole[self.wait] = False
-        proved = least_whole(self.program, whole, none, 1.0, seconds(), lambda: seconds() <= 0.0)
+        proved = least_whole(self.program, whole, none, 1.0, seconds(), should_stop)
         return self._seconds(proved.bound)
 
     def _seconds(self, share: float) -> float:

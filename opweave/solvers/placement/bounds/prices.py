@@ -176,7 +176,9 @@ class MemoryBounds:
             return
         whole.raise_bound(first, ceiling, lambda: end - clock(), report, TRIES[:1])
         report(max(value, self.chain.value(0.0 * first)))
-        whole.raise_bound(first, ceiling, seconds, report, TRIES[1:2])
+        for ways in whole.ways.values():
+            if seconds() > 0.0:
+                ways.cut()
         counts = count_program(whole, ceiling(), seconds) if 0.0 < ceiling() < math.inf else None
         if counts is not None:
             price, bound = counts.relaxed(seconds())
@@ -184,11 +186,9 @@ class MemoryBounds:
             report(max(bound, self.chain.value(self.price)))
             kept = 0.5 * seconds()
             if counts.repeats:  # with unequal steps, paths prove more in less time
-                report(counts.bound(lambda: seconds() - kept))
+                report(counts.bound(lambda: seconds() - kept, report))
         while seconds() > 0.0:  # again where a shorter plan leaves windows less time
             length = ceiling()
             whole.raise_bound(self.price, ceiling, seconds, report, TRIES[1:])
             if not ceiling() < length:
                 break
-        if counts is not None and not counts.repeats:
-            report(counts.bound(seconds))

@@ -284,11 +284,8 @@ def milestone_chain(arrays: PlacementArrays, most: int = WINDOW_SIZE) -> Chain:
     own = work[chosen]
     number = len(chosen) + 2
     # position 0 stands for the beginning of the plan, the last one for its end
-    inside, size, follows = (
-        np.zeros((number, number)),
-        np.full((number, number), np.inf),
-        np.ones((number, number), dtype=bool),
-    )
+    inside, follows = np.zeros((number, number)), np.ones((number, number), dtype=bool)
+    size = np.full((number, number), np.inf)
     for first in range(0, len(chosen), BAND):
         last = min(first + BAND, len(chosen))
         low, high = chosen[first], chosen[last - 1] + 2 * most
