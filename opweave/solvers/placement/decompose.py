@@ -48,6 +48,9 @@ LONGEST = 2.0
 UNTIMED_SECONDS = 60.0
 """Most seconds of one step of the bounds with memory when there is no time limit."""
 
+EARLY = 0.1
+"""Share of the time left for the first bounds with memory, which do not let others go on in between."""
+
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
 
@@ -283,7 +286,7 @@ def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -
             lambda: seconds_left(run, UNTIMED_SECONDS),
             lambda value: best.report(value, "priced memory"),
             lambda: math.inf if run.objective is None else float(run.objective),
-            min(2.0 * clock() - begin, math.inf if left is None else begin + left),  # as long as the windows took
+            math.inf if left is None else begin + EARLY * left,
         )
     return Outcome(run.termination())
 

@@ -167,21 +167,25 @@ class MemoryBounds:
     ) -> None:
         """Search until ``seconds``, the seconds left, are 0, and report every bound.
 
-        ``ceiling`` is the length of the best plan; no bound has to be larger. The first bounds are there before
-        ``seconds`` is asked, where others may go on for long, as far as the clock does not say ``end`` before.
+        ``ceiling`` is the length of the best plan; no bound has to be larger. Others may go on for long whenever
+        ``seconds`` is asked, so the first bounds do not ask until the clock says ``end``.
         """
+
+        def at_first() -> float:
+            return end - clock() if clock() < end else seconds()
+
         whole, first = self._whole, self.price
         value = self.chain.value(first)
         if value == -math.inf:
             return
-        whole.raise_bound(first, ceiling, lambda: end - clock(), report, TRIES[:1])
+        whole.raise_bound(first, ceiling, at_first, report, TRIES[:1])
         report(max(value, self.chain.value(0.0 * first)))
         for ways in whole.ways.values():
-            if seconds() > 0.0:
+            if at_first() > 0.0:
                 ways.cut()
-        counts = count_program(whole, ceiling(), seconds) if 0.0 < ceiling() < math.inf else None
+        counts = count_program(whole, ceiling(), at_first) if 0.0 < ceiling() < math.inf else None
         if counts is not None:
-            price, bound = counts.relaxed(seconds())
+            price, bound = counts.relaxed(at_first())
             self.price = max(first, self.chain.evened(price), key=self.chain.value)
             report(max(bound, self.chain.value(self.price)))
             kept = 0.5 * seconds()
