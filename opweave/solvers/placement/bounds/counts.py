@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from opweave.solvers.placement.bounds.prices import PricedBlock
     from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 
-CHOICES = 16
-"""Most choices of devices for the largest operators of a window between two devices."""
+CHOICES = 320
+"""Most choices of devices for the largest operators of all different windows, between two devices each."""
 
 MOST_COLUMNS = 30_000
 """Most columns of a program."""
@@ -90,12 +90,13 @@ def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float
     around = [OUTSIDE, *places, OUTSIDE]
     types = list(zip(around, around[1:], around[2:], strict=False))
     options, slack = dict[int, list[Passing]](), whole.slack(ceiling)
+    choices = CHOICES // max(1, len({step.number for step in steps if not step.light}))
     for step in steps:
         if step.number not in options:
             if step.light:
                 options[step.number] = _through(whole, step.positions, ceiling, slack)
             else:
-                options[step.number] = _options(whole, step.positions[0], ceiling, slack, seconds)
+                options[step.number] = _options(whole, step.positions[0], slack, choices, seconds)
         if seconds() <= 0.0:
             return None
     parts = [(number, each) for number, (_, key, _) in enumerate(Counter(types)) for each in options[number_at[key]]]
@@ -154,8 +155,8 @@ def _through(
 def _options(
     whole: WholeBytes,
     position: int,
-    ceiling: float,
     slack: dict[PricedBlock, FloatArray],
+    choices: int,
     seconds: Callable[[], float],
 ) -> list[Passing]:
     """The ways of a step from every device, without those that no plan shorter than the ceiling takes."""
@@ -166,7 +167,7 @@ def _options(
     ]
     for a, b in product(*(range(whole.devices if exists else 1) for exists in (window.entry, window.exit))):
         if kind.block.values[a, b] < slack[kind][a, b]:
-            ways = whole.ways[kind].within(a, b, slack[kind], CHOICES, seconds)
+            ways = whole.ways[kind].within(a, b, slack[kind], choices, seconds)
             sole = np.where(ways.allowed.sum(axis=2) == 1, ways.allowed.argmax(axis=2), ANYWHERE)[:, readers]
             port = whole.ways[kind].port(a, b)
             for where in sorted(set(map(tuple, sole.tolist()))):
@@ -177,7 +178,6 @@ def _options(
                     held[:, :, b] |= whole.uses[v[0]]
                     later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
                     each = each._replace(seconds=later, used=each.used + more, held=held)
-                each = each.take(each.seconds < ceiling)
                 each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
                 found.append(Passing(a, each.take(undominated(each)), where, port))
     return found
