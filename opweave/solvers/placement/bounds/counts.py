@@ -255,11 +255,14 @@ class CountProgram:
             report(self._seconds(share))
             return seconds() <= 0.0
 
-        none = np.zeros(len(self.program.cost), dtype=np.bool_)
-        whole = (np.arange(len(none)) >= len(self.ways_type)) | (not self.repeats)
+        none, bound = np.zeros(len(self.program.cost), dtype=np.bool_), 0.0
+        whole = ~none
         whole[self.time] = whole[self.wait] = False
-        proved = least_whole(self.program, whole, none, 1.0, seconds(), should_stop)
-        return self._seconds(proved.bound)
+        for first in (len(self.ways_type), 0):  # columns of passages are few and decide most
+            chosen = whole & (np.arange(len(none)) >= first)
+            proved = least_whole(self.program, chosen, none, 1.0, seconds(), should_stop)
+            bound = max(bound, self._seconds(proved.bound))
+        return bound
 
     def _seconds(self, share: float) -> float:
         """A bound in seconds, given as a share of the ceiling."""

@@ -188,7 +188,7 @@ class MemoryBounds:
             price, bound = counts.relaxed(at_first())
             self.price = max(first, self.chain.evened(price), key=self.chain.value)
             report(max(bound, self.chain.value(self.price)))
-            kept = 0.5 * seconds()
+            kept = 0.25 * seconds()
             if counts.repeats:  # with unequal steps, paths prove more in less time
                 report(counts.bound(lambda: seconds() - kept, report))
         while seconds() > 0.0:  # again where a shorter plan leaves windows less time
