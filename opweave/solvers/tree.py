@@ -108,8 +108,7 @@ def least_whole(
 
 def _search(task: tuple[LinearProgram, BoolArray, BoolArray, float, float], should_stop: Callable[..., bool]) -> Proved:
     """Search until the time is up."""
-    program, whole, endless, ceiling, seconds = task
-    return _Tree(program, whole, endless, ceiling, perf_counter() + seconds, should_stop).run()
+    return _Tree(*task, should_stop).run()
 
 
 def whole_point(
@@ -161,12 +160,12 @@ class _Tree:
         whole: BoolArray,
         endless: BoolArray,
         ceiling: float,
-        end: float,
+        seconds: float,
         should_stop: Callable[[float], bool],
     ) -> None:
         self.columns = np.flatnonzero(whole).astype(np.int64)
-        self.ceiling, self.end, self.should_stop = ceiling, end, should_stop
-        self.relaxation = Relaxation(program, self.columns, endless, end)
+        self.ceiling, self.end, self.should_stop = ceiling, perf_counter() + seconds, should_stop
+        self.relaxation = Relaxation(program, self.columns, endless, self.end)
         self.gain = np.zeros((2, len(self.columns)))
         self.times = np.zeros((2, len(self.columns)))
         self.heap: list[_Node] = []
@@ -204,10 +203,8 @@ class _Tree:
     def _open(self, found: Relaxed, low: FloatArray, high: FloatArray, known: float) -> None:
         """Keep a node, either among those to divide or as a leaf."""
         bound = max(known, found.bound)
-        if bound >= self.ceiling:
-            return
         column, value = -1, 0.0
-        if found.point is not None:
+        if found.point is not None and bound < self.ceiling:
             if found.reduced is not None:
                 self._fix(found, bound, low, high)
             column, value, bound = self._choose(found, bound, low, high)

@@ -149,13 +149,9 @@ def insertion(instance: PlacementInstance, arrays: PlacementArrays, order: IntAr
         raise NoPlanError(no_device(instance, int(stuck)))
     by_start = order[np.argsort(start[order], kind="stable")]
     appended = plan_of(arrays, by_start, device)  # the same order without gaps can pack transfers better
-    return min(_timed(arrays, by_start, device, start, begins), appended, key=lambda each: each.makespan)
-
-
-def _timed(arrays: PlacementArrays, order: IntArray, device: IntArray, start: FloatArray, begins: FloatArray) -> Plan:
-    """The plan with these times."""
     end = start + arrays.seconds[np.arange(len(device)), device]
-    return Plan(order, device, start, begins, float(end.max(initial=0.0)))
+    inserted = Plan(by_start, device, start, begins, float(end.max(initial=0.0)))
+    return min(inserted, appended, key=lambda each: each.makespan)
 
 
 def no_device(instance: PlacementInstance, v: int) -> str:

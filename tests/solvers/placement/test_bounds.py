@@ -68,10 +68,8 @@ def test_two_operators_by_hand() -> None:
 def test_no_bound_exceeds_the_optimum(seed: int) -> None:
     problem = small_problem(seed, memory=seed % 2 == 1)
     optimum, _ = best_placement(problem)
-    if optimum is None:
-        return
     for name, value in _all_bounds(problem).items():
-        assert value <= optimum * (1 + 1e-9) + 1e-12, name
+        assert optimum is None or value <= optimum * (1 + 1e-9) + 1e-12, name
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -142,4 +140,4 @@ def test_no_part_of_a_deep_model_stays_one_window() -> None:
         costs=ow.Costs.from_table({operator.id: {"a": 1.0, "b": 1.0} for operator in graph.operators}),
     )
     modules = milestones_of(_net(problem)).modules
-    assert max(len(block.window.inner) for module in modules for block in module.blocks) <= 100
+    assert max(len(block.window.inner) for each in modules for block in each.blocks) <= 100

@@ -33,6 +33,7 @@ def whole_bound(problem: ow.Placement, price: Any = 0.0, ceiling: float = math.i
     search, found = bounds_of(problem, price, 4), list[float]()
     search.go_on(lambda: 1.0, lambda _: None, lambda: 0.0)
     whole = WholeBytes(search.chain)
+    whole.cut(lambda: 1.0)
     whole.raise_bound(search.price, lambda: ceiling, lambda: 1.0, found.append)
     if 0.0 < ceiling < math.inf:
         counts = count_program(whole, ceiling, lambda: 5.0)
@@ -62,13 +63,9 @@ def layers(
         table[f"a{number}"] = {name: each / 8 for name, each in zip(names, row, strict=True)}
         last = f"a{number}"
     devices = [ow.Device(name=name, memory_bytes=size) for name, size in zip(names, room, strict=True)]
-    return ow.Placement(
-        graph=ow.OpGraph(operators=operators, tensors=tensors, parameters=parameters),
-        cluster=ow.Cluster(devices=devices, shared=link, latency=0.25),
-        costs=ow.Costs.from_table(table),
-        memory="parameters",
-        **fields,
-    )
+    graph = ow.OpGraph(operators=operators, tensors=tensors, parameters=parameters)
+    cluster = ow.Cluster(devices=devices, shared=link, latency=0.25)
+    return ow.Placement(graph, cluster, ow.Costs.from_table(table), memory="parameters", **fields)
 
 
 @settings(max_examples=20, deadline=None)
@@ -80,14 +77,10 @@ def test_no_more_than_the_optimum(data: st.DataObject) -> None:
     seconds = data.draw(st.lists(row, min_size=count, max_size=count))
     bytes_ = data.draw(st.lists(st.integers(0, 6), min_size=count, max_size=count))
     room = data.draw(st.tuples(*[st.integers(0, 14)] * 2) | st.integers(3, 14).map(lambda each: (each, each)))
-    problem = layers(
-        seconds,
-        bytes_,
-        room,
-        data.draw(st.sampled_from([1e-3, 1.0, 1e9])),
-        data.draw(st.integers(0, 4)),
-        transfers=data.draw(st.sampled_from(MODELS)),
+    link, keys, transfers = (
+        data.draw(each) for each in (st.sampled_from([1e-3, 1.0, 1e9]), st.integers(0, 4), st.sampled_from(MODELS))
     )
+    problem = layers(seconds, bytes_, room, link, keys, transfers=transfers)
     optimum, _ = best_placement(problem)
     price = data.draw(st.sampled_from([0.0, 0.1, 1.0, 1e9]))
     ceiling = math.inf if optimum is None else optimum * data.draw(st.sampled_from([1.0, 1.5])) or math.inf
@@ -133,10 +126,9 @@ def test_counts_keep_the_order_of_steps_with_equal_ones_between() -> None:
     """Only all long ones on one device and all short ones on the other fit: every layer changes devices twice."""
     graph = row_of(24, *[5, 0, 0, 0, 2, 0, 0, 0] * 3)
     costs = ow.Costs.from_table({each.id: {"a": 1.0, "b": 1.0} for each in graph.operators})
-    cluster = ow.Cluster(
-        devices=[ow.Device(name=k, memory_bytes=room) for k, room in (("a", 15), ("b", 6))], shared=1.0
-    )
-    search = bounds_of(ow.Placement(graph=graph, cluster=cluster, costs=costs, memory="parameters"), 0.0, 1)
+    devices = [ow.Device(name=name, memory_bytes=room) for name, room in (("a", 15), ("b", 6))]
+    problem = ow.Placement(graph, ow.Cluster(devices=devices, shared=1.0), costs, memory="parameters")
+    search = bounds_of(problem, 0.0, 1)
     search.chain.value(search.price)
     counts = count_program(WholeBytes(search.chain), 40.0, lambda: 5.0)
     assert counts is not None

@@ -167,7 +167,7 @@ def add_messages(program: CountProgram, located: list[Located]) -> None:
     after = {n: min(each.after for at in np.flatnonzero(steps == n) for each in program.sources[at]) for n in types}
     share, most = (1.0 - SUMMATION) / program.ceiling, program.ceiling
     for begin in sorted(set(after.values())):
-        inside = [each for each in located if after[each.type] >= begin]
+        inside = [each for each in located if after[each.type] >= begin and each.reader != ANYWHERE]
         sent = [(outside, come) for outside, come in fetched if outside.after >= begin]
         rows, behind = program.most.open(np.zeros(program.whole.devices)), np.unique(steps[begin + 1 :])
         program.most.put(rows, np.asarray([program.wait]), -1.0)
@@ -178,6 +178,5 @@ def add_messages(program: CountProgram, located: list[Located]) -> None:
         for outside, come in sent:
             program.most.put(rows, come, np.minimum(outside.fetch, most) * share)
         for each in inside:
-            if each.reader != ANYWHERE:
-                away, seconds = each.column[each.device != each.reader], float(each.outside.enter[each.reader])
-                program.most.put(rows[[each.reader]], away, min(seconds, most) * share)
+            away, seconds = each.column[each.device != each.reader], float(each.outside.enter[each.reader])
+            program.most.put(rows[[each.reader]], away, min(seconds, most) * share)

@@ -180,9 +180,7 @@ class MemoryBounds:
             return
         whole.raise_bound(first, ceiling, at_first, report, TRIES[:1])
         report(max(value, self.chain.value(0.0 * first)))
-        for ways in whole.ways.values():
-            if at_first() > 0.0:
-                ways.cut()
+        whole.cut(at_first)
         counts = count_program(whole, ceiling(), at_first) if 0.0 < ceiling() < math.inf else None
         if counts is not None:
             price, bound = counts.relaxed(at_first())

@@ -14,8 +14,7 @@ that uses it. A label that holds more than a set of devices has memory begins no
 over the remaining windows, with prices (minus the price of all memory) and without, bounds what follows. The least such
 sum over the labels of one milestone bounds all plans, also with labels that are set aside at their sum when there are
 too many. Labels with the same device and bytes
-become one with the least of their numbers. Devices that are equal in everything are exchanged so that more labels are
-the same: what a label begins becomes plans of the same lengths.
+become one with the least of their numbers.
 
 Source: Handler and Zang, "A dual algorithm for the constrained shortest path problem".
 """
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 TRIES = (100, 0), (1_000, 1), (1_000, 16), (2_000, 64), (10_000, 64)
 """Most labels of a milestone, the others are set aside, and most choices of devices for the largest operators of a
-window between two devices, of one try after the other. The first one does without cuts of ports."""
+window between two devices, of one try after the other."""
 
 MOST_SHARED = 16
 """Most parameters of several operators that count once on every device; others are divided among their users."""
@@ -99,6 +98,12 @@ class WholeBytes:
         self.room = np.asarray([int(arrays.capacity[list(each)].sum()) for each in chosen], dtype=np.int64)
         self.ways = {kind: WindowWays(kind.block, kind.weight) for kind in chain.kinds}
 
+    def cut(self, seconds: Callable[[], float]) -> None:
+        """Let ways count what ports have to pass, as far as there is time."""
+        for ways in self.ways.values():
+            if seconds() > 0.0:
+                ways.cut()
+
     def raise_bound(
         self,
         price: FloatArray,
@@ -110,9 +115,6 @@ class WholeBytes:
         """Report bounds at some prices, at most ``ceiling``, which may fall meanwhile."""
         self.chain.reprice(price)
         for most, choices in tries:
-            for ways in self.ways.values() if choices else ():
-                if seconds() > 0.0:
-                    ways.cut()
             bound, complete = self._bound(price, ceiling(), (most, choices), seconds)
             report(bound)
             if complete or seconds() <= 0.0:
@@ -153,13 +155,11 @@ class WholeBytes:
             alone = (labels.seconds + rest[position][labels.device]) * (1.0 - SUMMATION)
             sums = np.maximum(total - room * (1.0 + SUMMATION), alone)
             good = (labels.used <= self.room).all(axis=1) & (sums < aside)
-            labels, sums = self._merged(self._exchanged(labels.take(good), price), sums[good])
+            labels, sums = self._merged(labels.take(good), sums[good])
             if len(sums) > most[0]:
                 aside = min(aside, float(sums[most[0]]))
                 labels, sums = labels.take(np.arange(most[0])), sums[: most[0]]
             least = max(least, min(aside, float(sums.min(initial=math.inf))))
-            if not len(sums):
-                break
         return least, least >= ceiling or (least < aside and most[1] == TRIES[-1][1])
 
     def first(self, price: FloatArray, ceiling: float, outside: IntArray) -> Labels:
@@ -268,21 +268,6 @@ class WholeBytes:
         there = np.eye(self.devices, dtype=np.bool_)[device]
         labels = labels._replace(used=labels.used + self.own[v] * self.sets.T[device])
         return self._holding(labels, self.uses[v][None, :, None] & there[:, None, :])
-
-    def _exchanged(self, labels: Labels, price: FloatArray) -> Labels:
-        """The labels with equal devices exchanged so that those with more bytes come first."""
-        if self.devices > MOST_SUBSETS or not self.chain.limited.all():
-            return labels
-        there = labels.device[:, None] == np.arange(self.devices)
-        kind = np.unique(np.stack([self.chain.equal, price]), axis=1, return_inverse=True)[1].ravel()
-        order = np.lexsort((~there, -labels.used[:, : self.devices], np.broadcast_to(kind, there.shape)))
-        old = order[:, np.argsort(np.argsort(kind, kind="stable"))]
-        column = np.argsort(np.append(0, self.sets @ (1 << np.arange(self.devices))))[(1 << old) @ self.sets.T] - 1
-        return labels._replace(
-            device=np.take_along_axis(there, old, axis=1).argmax(axis=1),
-            used=np.take_along_axis(labels.used, column, axis=1),
-            held=np.take_along_axis(labels.held, old[:, None, :], axis=2),
-        )
 
     def _merged(self, labels: Labels, sums: FloatArray) -> tuple[Labels, FloatArray]:
         """Labels with equal devices and bytes as one."""
