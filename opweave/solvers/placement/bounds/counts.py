@@ -9,7 +9,15 @@ program decides how often each way of each type is taken:
 * What the ways hold for sure fits into the memory of every set of devices. A shared parameter counts once a device.
 * A device on which steps of a repeated part of the chain begin and end is reached at least once: every set of devices
   with it is entered in that part, from another part or from a device outside.
-* Operators outside the windows are somewhere, and messages between them and the windows need time (:mod:`.messages`).
+* Operators outside the windows are somewhere, and messages need time.
+
+What an operator outside reads of a milestone, such as an encoding, is sent once to every device that needs it and did
+not make it; where the operator and its reader are apart, there is another message, and ways from device to device have
+messages of their own. All of them that follow a milestone lie between it and the end of the plan. Those that enter one
+device take no longer than the steps in between, or else the plan waits for the rest of the time, which comes on top.
+Steps are counted by types: those of all types that occur there have at least its time, and only ways of types that
+occur nowhere before surely have their messages there. The step after the milestone is left out, because the tensor of
+the milestone may be its message, too.
 
 Every plan gives such counts with no more seconds and bytes than its own, so the least seconds bound all plans. The
 program does not grow with the number of equal layers, and knows whole layers, unlike prices, and all their orders at
@@ -32,14 +40,12 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.highs_child import never
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
-from opweave.solvers.placement.bounds.messages import ANYWHERE, NOWHERE, Located, add_messages, locate
-from opweave.solvers.placement.bounds.ways import Ways
-from opweave.solvers.placement.bounds.whole_bytes import Labels, composed, undominated
+from opweave.solvers.placement.bounds.whole_bytes import ANYWHERE, Labels, Passing, composed, passings
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
 
 if TYPE_CHECKING:
-    from opweave.solvers.placement.bounds.prices import PricedBlock
+    from opweave.solvers.placement.bounds.prices import Outside, PricedBlock
     from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 
 CHOICES = 320
@@ -48,21 +54,11 @@ CHOICES = 320
 MOST_COLUMNS = 30_000
 """Most columns of a program."""
 
+NOWHERE = -1
+"""The number of a window, milestone or tensor that does not exist."""
+
 OUTSIDE = -1
 """What stands before the first step and after the last one."""
-
-
-class Passing(NamedTuple):
-    """Ways of a step from one device to another.
-
-    Also, where the readers of operators outside are then (-1: on several devices), and least seconds of messages that
-    enter the device at the end.
-    """
-
-    entry: int
-    ways: Labels
-    readers: tuple[int, ...]
-    port: float
 
 
 class Step(NamedTuple):
@@ -96,7 +92,7 @@ def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float
             if step.light:
                 options[step.number] = _through(whole, step.positions, ceiling, slack)
             else:
-                options[step.number] = _options(whole, step.positions[0], slack, choices, seconds)
+                options[step.number] = passings(whole, step.positions[0], slack, choices, seconds)
         if seconds() <= 0.0:
             return None
     parts = [(number, each) for number, (_, key, _) in enumerate(Counter(types)) for each in options[number_at[key]]]
@@ -149,37 +145,6 @@ def _through(
         if time[0] < ceiling:
             way = Labels(np.full(1, b), time, time, none, held > 0)
             found.append(Passing(a, way, (), ports[b] if entry and exit_ and a != b else 0.0))
-    return found
-
-
-def _options(
-    whole: WholeBytes,
-    position: int,
-    slack: dict[PricedBlock, FloatArray],
-    choices: int,
-    seconds: Callable[[], float],
-) -> list[Passing]:
-    """The ways of a step from every device, without those that no plan shorter than the ceiling takes."""
-    kind, v = whole.chain.blocks[position], whole.chain.milestones[position : position + 1]
-    window, found = kind.block.window, list[Passing]()
-    readers = [
-        np.flatnonzero(whole.chain.members[position] == each.reader)[0] for each in whole.chain.sources[position]
-    ]
-    for a, b in product(*(range(whole.devices if exists else 1) for exists in (window.entry, window.exit))):
-        if kind.block.values[a, b] < slack[kind][a, b]:
-            ways = whole.ways[kind].within(a, b, slack[kind], choices, seconds)
-            sole = np.where(ways.allowed.sum(axis=2) == 1, ways.allowed.argmax(axis=2), ANYWHERE)[:, readers]
-            port = whole.ways[kind].port(a, b)
-            for where in sorted(set(map(tuple, sole.tolist()))):
-                chosen = Ways(*(column[(sole == where).all(axis=1)] for column in ways))
-                each = whole.passing(position, np.zeros(whole.devices), a, b, chosen)
-                if len(v):
-                    held = each.held.copy()
-                    held[:, :, b] |= whole.uses[v[0]]
-                    later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
-                    each = each._replace(seconds=later, used=each.used + more, held=held)
-                each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
-                found.append(Passing(a, each.take(undominated(each)), where, port))
     return found
 
 
@@ -343,3 +308,73 @@ class CountProgram:
                 rows = self.most.open(np.zeros(int(inside.sum())))
                 self.most.put(rows, used[inside], 1.0)
                 self.most.put(rows[:, None], self.passed[arrives & ~leaves], -1.0)
+
+
+class Located(NamedTuple):
+    """Columns that count how often an operator outside is on each device, for steps of a type and a reader's device."""
+
+    type: int
+    outside: Outside
+    reader: int
+    device: IntArray
+    column: IntArray
+
+
+def locate(program: CountProgram) -> list[Located]:
+    """Columns for operators outside: they are somewhere as often as their readers are on a device."""
+    groups, first, found = dict[tuple[int, int, int], list[IntArray]](), 0, list[Located]()
+    for type_, part in program.parts:
+        columns = np.arange(first, first + len(part.ways.device))
+        first += len(columns)
+        for number, reader in enumerate(part.readers):
+            groups.setdefault((type_, number, reader), []).append(columns)
+    for (type_, number, reader), with_ in groups.items():
+        outside = program.sources[int(np.argmax(program.steps == type_))][number]
+        device = np.flatnonzero(np.isfinite(program.whole.arrays.seconds[outside.operator]))
+        column = program.more((1, len(device)), program.times[type_])[0]
+        row = program.equal.open(np.zeros(1))
+        program.equal.put(row, column, 1.0)
+        program.equal.put(row, np.concatenate(with_), -1.0)
+        found.append(Located(type_, outside, reader, device, column))
+    return found
+
+
+def _fetched(program: CountProgram, located: list[Located]) -> list[tuple[Outside, IntArray]]:
+    """Columns that say to which devices the tensors of milestones are sent for operators outside."""
+    found: list[tuple[Outside, IntArray]] = []
+    devices = program.whole.devices
+    for tensor in {each.outside.tensor for each in located} - {NOWHERE}:
+        users = [each for each in located if each.outside.tensor == tensor]
+        maker = program.steps[users[0].outside.after]
+        if program.times[maker] > 1:  # which of the steps makes it is not known
+            continue
+        need, come = program.more((2, devices))
+        for each in users:
+            program.only_with(np.full(len(each.device), each.type), each.column, need[each.device])
+        rows, made = program.most.open(np.zeros(devices)), np.flatnonzero(program.type == maker)
+        program.most.put(rows, need, 1.0)
+        program.most.put(rows, come, -1.0)
+        program.most.put(rows[program.device[made]], program.passed[made], -1.0)
+        found.append((users[0].outside, come))
+    return found
+
+
+def add_messages(program: CountProgram, located: list[Located]) -> None:
+    """Rows for what follows a milestone: what enters a device takes no longer than the steps behind and a wait."""
+    steps, fetched, types = program.steps, _fetched(program, located), {each.type for each in located}
+    after = {n: min(each.after for at in np.flatnonzero(steps == n) for each in program.sources[at]) for n in types}
+    share, most = (1.0 - SUMMATION) / program.ceiling, program.ceiling
+    for begin in sorted(set(after.values())):
+        inside = [each for each in located if after[each.type] >= begin and each.reader != ANYWHERE]
+        sent = [(outside, come) for outside, come in fetched if outside.after >= begin]
+        rows, behind = program.most.open(np.zeros(program.whole.devices)), np.unique(steps[begin + 1 :])
+        program.most.put(rows, np.asarray([program.wait]), -1.0)
+        program.most.put(rows[:, None], program.time[behind], -(1.0 + 4 * SUMMATION))
+        apart = np.append(steps[: begin + 1], steps[[outside.after + 1 for outside, _ in sent]])
+        ways = np.flatnonzero(np.isin(program.type, np.setdiff1d(behind, apart)))
+        program.most.put(rows[program.device[ways]], program.passed[ways], np.minimum(program.port[ways], most) * share)
+        for outside, come in sent:
+            program.most.put(rows, come, np.minimum(outside.fetch, most) * share)
+        for each in inside:
+            away, seconds = each.column[each.device != each.reader], float(each.outside.enter[each.reader])
+            program.most.put(rows[[each.reader]], away, min(seconds, most) * share)

@@ -47,6 +47,9 @@ MOST_SHARED = 16
 MOST_SUBSETS = 6
 """Most devices of which all sets are watched; of more, single devices and pairs."""
 
+ANYWHERE = -1
+"""The device of a reader that may be on several."""
+
 MOST_JOINED = 200_000
 """Most pairs of a label and a way after it."""
 
@@ -69,6 +72,19 @@ class Labels(NamedTuple):
     def take(self, chosen: IntArray | BoolArray) -> Labels:
         """Some of the labels."""
         return Labels._make(column[chosen] for column in self)
+
+
+class Passing(NamedTuple):
+    """Ways of a step from one device to another.
+
+    Also, where the readers of operators outside are then (-1: on several devices), and least seconds of messages that
+    enter the device at the end.
+    """
+
+    entry: int
+    ways: Labels
+    readers: tuple[int, ...]
+    port: float
 
 
 class WholeBytes:
@@ -321,3 +337,34 @@ def undominated(labels: Labels) -> BoolArray:
             worse[first] = False
             good &= ~worse
     return good
+
+
+def passings(
+    whole: WholeBytes,
+    position: int,
+    slack: dict[PricedBlock, FloatArray],
+    choices: int,
+    seconds: Callable[[], float],
+) -> list[Passing]:
+    """The ways of a step from every device, without those that no plan shorter than the ceiling takes."""
+    kind, v = whole.chain.blocks[position], whole.chain.milestones[position : position + 1]
+    window, found = kind.block.window, list[Passing]()
+    readers = [
+        np.flatnonzero(whole.chain.members[position] == each.reader)[0] for each in whole.chain.sources[position]
+    ]
+    for a, b in product(*(range(whole.devices if exists else 1) for exists in (window.entry, window.exit))):
+        if kind.block.values[a, b] < slack[kind][a, b]:
+            ways = whole.ways[kind].within(a, b, slack[kind], choices, seconds)
+            sole = np.where(ways.allowed.sum(axis=2) == 1, ways.allowed.argmax(axis=2), ANYWHERE)[:, readers]
+            port = whole.ways[kind].port(a, b)
+            for where in sorted(set(map(tuple, sole.tolist()))):
+                chosen = Ways(*(column[(sole == where).all(axis=1)] for column in ways))
+                each = whole.passing(position, np.zeros(whole.devices), a, b, chosen)
+                if len(v):
+                    held = each.held.copy()
+                    held[:, :, b] |= whole.uses[v[0]]
+                    later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
+                    each = each._replace(seconds=later, used=each.used + more, held=held)
+                each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
+                found.append(Passing(a, each.take(undominated(each)), where, port))
+    return found
