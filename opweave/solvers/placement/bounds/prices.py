@@ -140,11 +140,13 @@ class Chain:
     """A milestone chain with the bytes of its operators.
 
     ``blocks`` are its windows in order, ``members`` their operators. The operator of ``milestones`` with the same
-    number follows a window. ``outside`` are operators in no window, ``sources`` those that each window reads of.
+    number follows a window. Of equal devices, only the first one may run the first of these operators, because plans
+    with equal devices exchanged are as long. ``outside`` are operators in no window, ``sources`` those that each window
+    reads of.
     """
 
     def __init__(self, chain: Milestones, arrays: PlacementArrays, memory: Memory) -> None:
-        self.memory, self.arrays = memory, arrays
+        self.memory = memory
         self.limited = np.isfinite(memory.capacity)
         self.capacity = np.where(self.limited, memory.capacity, 0.0)
         self.equal = equal_devices(arrays, memory.capacity)
@@ -160,7 +162,9 @@ class Chain:
                 number[members[int(block.window.entry) :]] = len(blocks)
                 blocks.append(block)
                 self.members.append(members)
-        self.milestones = np.asarray(milestones, dtype=np.int64)
+        self.milestones, seconds = np.asarray(milestones, dtype=np.int64), arrays.seconds.copy()
+        seconds[self.milestones[:1], self.equal != np.arange(len(self.equal))] = np.inf
+        self.arrays = arrays._replace(seconds=seconds)
         self.outside = np.flatnonzero(number == NOWHERE)
         self.sources: list[list[Outside]] = [[] for _ in blocks]
         for each in read_outside(arrays, self.outside[memory.bytes[self.outside] > 0.0], number, self.milestones):
