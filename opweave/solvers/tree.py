@@ -96,7 +96,8 @@ def least_whole(
     seconds
         Time limit.
     should_stop
-        Told the bound so far at every node; where HiGHS needs a process of its own, this is -inf.
+        Told the bound so far at every node, in the calling thread. Where HiGHS needs a process of its own, it is told
+        -inf instead.
     """
     if seconds <= 0.0:
         return Proved(-math.inf, False)

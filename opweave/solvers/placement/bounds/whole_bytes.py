@@ -13,8 +13,7 @@ seconds are at most its own and whose bytes are at most what its devices hold; a
 that uses it. A label that holds more than a set of devices has memory begins no plan. From any label, the shortest path
 over the remaining windows, with prices (minus the price of all memory) and without, bounds what follows. The least such
 sum over the labels of one milestone bounds all plans, also with labels that are set aside at their sum when there are
-too many. Labels with the same device and bytes
-become one with the least of their numbers.
+too many. Labels with the same device and bytes become one with the least of their numbers.
 
 Source: Handler and Zang, "A dual algorithm for the constrained shortest path problem".
 """
@@ -365,6 +364,9 @@ def passings(
                     held[:, :, b] |= whole.uses[v[0]]
                     later, more = each.seconds + whole.arrays.seconds[v[0], b], whole.own[v[0]] * whole.sets[:, b]
                     each = each._replace(seconds=later, used=each.used + more, held=held)
+                each = each.take(
+                    np.isfinite(each.seconds)
+                )  # the milestone may not run there, unlike others of its kind
                 each = each._replace(priced=each.seconds).take(np.argsort(each.seconds, kind="stable"))
                 found.append(Passing(a, each.take(undominated(each)), where, port))
     return found

@@ -106,9 +106,7 @@ class Window:
         devices = self.arrays.seconds.shape[1]
         table = np.full((devices, devices), np.inf)
         for a, b in product(self._usable(0) if self.entry else [0], self._usable(-1) if self.exit else [0]):
-            inside = len(self.inner) > 0
-            arrays, reach = self.fixed(a, b), self.reach(a, b)
-            table[a, b] = energetic(arrays, reach, longest(arrays, reach)) if inside else self._crossing(a, b)
+            table[a, b] = self._first_bound(a, b) if len(self.inner) else self._crossing(a, b)
         if not self.entry:
             table[:] = table[0]
         if not self.exit:
@@ -122,6 +120,10 @@ class Window:
             return 0.0
         times = durations(arrays)[:, a, b].tolist()
         return max(times, default=0.0) if arrays.model == DELAY else float(sum(times))
+
+    def _first_bound(self, a: int, b: int) -> float:
+        arrays, reach = self.fixed(a, b), self.reach(a, b)
+        return energetic(arrays, reach, longest(arrays, reach))
 
     def _usable(self, end: int) -> list[int]:
         """Devices on which an end can run."""
