@@ -286,7 +286,7 @@ def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -
             lambda: seconds_left(run, UNTIMED_SECONDS),
             lambda value: best.report(value, "priced memory"),
             lambda: math.inf if run.objective is None else float(run.objective),
-            math.inf if left is None else begin + EARLY * left,
+            begin + EARLY * (UNTIMED_SECONDS if left is None else left),
         )
     return Outcome(run.termination())
 
