@@ -4,7 +4,8 @@ A *step* is a window with the milestone after it, or all of them between two wit
 device to device in one of its ways (:mod:`.ways`). Equal steps with equal neighbours are of one *type*. The integer
 program decides how often each way of each type is taken:
 
-* All ways of a type together are taken as often as there are such steps.
+* All ways of a type together are taken as often as there are such steps. A *passage* counts those of its ways that have
+  the same devices at both ends and the same messages; passages are few, and branch and bound decides them first.
 * Between two types, a device is left as often as it is reached.
 * What the ways hold for sure fits into the memory of every set of devices. A shared parameter counts once a device.
 * A device on which steps of a repeated part of the chain begin and end is reached at least once: every set of devices
