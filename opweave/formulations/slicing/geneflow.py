@@ -36,6 +36,10 @@ class PartRanges(NamedTuple):
         return self.end - self.first
 
 
+def _nothing() -> None:
+    """What watches a problem by itself."""
+
+
 class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
     """Cut points of every operator; minimises the latency in seconds under cv1 to cv7.
 
@@ -50,6 +54,8 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
     ----------
     mode, length
         Dimension of every operator by the paper's rule, and its length.
+    watch
+        Called before rows are judged and for every operator; what it raises ends the search.
 
     Examples
     --------
@@ -71,6 +77,7 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
     """
 
     def __init__(self, problem: Slicing, instance: SlicingInstance | None = None) -> None:
+        self.watch = _nothing
         self.instance = lower(problem) if instance is None else instance
         self.mode, self.devices = ruled_modes(problem, self.instance), len(self.instance.devices)
         self.length = self.instance.length[np.arange(len(self.mode)), self.mode]
@@ -83,6 +90,7 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
 
     def _evaluate(self, x: FloatArray, out: dict[str, FloatArray], *args: object, **kwargs: object) -> None:
         """Latency and violations of all rows."""
+        self.watch()
         points, length = self._points(x), self.length
         begin, end = np.abs(points[:, :, 0]), np.abs(points[:, :, -1] - length)
         backwards = np.maximum(0, points[:, :, :-1] - points[:, :, 1:]).sum(axis=2)
@@ -112,12 +120,12 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
     def _played(self, cuts: IntArray) -> tuple[FloatArray, IntArray, FloatArray]:
         """Latency, surplus parts, and bytes over the devices' memory, of all rows."""
         instance, rows = self.instance, len(cuts)
-        latency, surplus, over = np.zeros(rows), np.zeros(rows, dtype=np.int64), np.zeros(rows)
+        latency, surplus = np.zeros(rows), np.zeros(rows, dtype=np.int64)
         parts = [PartRanges(each[:, :-1], each[:, 1:]) for each in cuts.transpose(1, 0, 2)]
         weights = [self._weights(v, each) for v, each in enumerate(parts)]
-        live = np.zeros((rows, self.devices), dtype=np.int64) + (sum(weights) if instance.resident else 0)
-        most = live
+        live = most = np.zeros((rows, self.devices), dtype=np.int64) + (sum(weights) if instance.resident else 0)
         for v, part in enumerate(parts):
+            self.watch()
             passing = -(-instance.workspace[v] * part.size // self.length[v]) + (0 if instance.resident else weights[v])
             comm = np.zeros((rows, self.devices))
             for e in range(int(instance.flow_start[v]), int(instance.flow_start[v + 1])):
@@ -131,10 +139,8 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
             made = instance.made[instance.made_start[v] : instance.made_start[v + 1]].tolist()
             live = live + sum(self._held(t, v, part) for t in made)
             most = np.maximum(most, live + passing)
-            for t, maker in self._freed[v]:
-                live = live - self._held(t, maker, parts[maker])
-        over += np.maximum(0.0, most - instance.capacity.astype(np.float64)).sum(axis=1)
-        return latency, surplus, over
+            live = live - sum(self._held(t, maker, parts[maker]) for t, maker in self._freed[v])
+        return latency, surplus, np.maximum(0.0, most - instance.capacity.astype(np.float64)).sum(axis=1)
 
     def _received(self, e: int, v: int, parts: list[PartRanges]) -> tuple[FloatArray, IntArray]:
         """Flow e to operator v: seconds and bytes of every device."""
@@ -187,6 +193,5 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
     def _held(self, t: int, v: int, part: PartRanges) -> IntArray:
         """Bytes of a tensor that every device has made."""
         rows, channels, cell = self.instance.rows[t], self.instance.channels[t], self.instance.cell[t]
-        if self.mode[v] == CHANNELS:
-            return np.asarray(part.size * rows * cell)
-        return np.asarray(part.size * rows // self.length[v] * channels * cell)
+        made = part.size * rows if self.mode[v] == CHANNELS else part.size * rows // self.length[v] * channels
+        return np.asarray(made * cell)

@@ -251,9 +251,7 @@ def excess_of(arrays: SlicingArrays, plan: IntMatrix, peak: IntArray) -> float:
 
     Writes the peak memory of every device to ``peak``, shape (devices,).
     """
-    ops = arrays.ops
-    flows = arrays.flows
-    tensors = arrays.tensors
+    ops, flows, tensors = arrays.ops, arrays.flows, arrays.tensors
     excess = float(surplus_parts(ops, plan))
     for k in range(len(peak)):
         live = 0
@@ -286,10 +284,7 @@ def judge_all(
 
     ``ends`` (devices,) is memory.
     """
-    ops = arrays.ops
-    flows = arrays.flows
-    times = arrays.times
-    links = arrays.links
+    ops, flows, times, links = arrays.ops, arrays.flows, arrays.times, arrays.links
     for p in range(len(plans)):
         for v in range(plans.shape[1]):
             seconds[p] += operator_seconds(ops, flows, times, links, v, plans[p], ends)

@@ -7,6 +7,8 @@ alone the search ends worse than a baseline.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SUPPORTS, SlicingInstance
@@ -17,7 +19,7 @@ from opweave.solvers.registry import named_solver, rounds_asked
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.baselines import RULES
-from opweave.solvers.slicing.plans import Lowered, ended
+from opweave.solvers.slicing.plans import Lowered, ended, judged, report
 
 IDLE = 0.15
 """Largest gene of a device that takes no part."""
@@ -68,6 +70,10 @@ GENERATIONS = 200
 """Generations without a time limit."""
 
 
+class _OverError(Exception):
+    """The run is over in the middle of a generation."""
+
+
 @named_solver(
     Slicing,
     "geneflow",
@@ -83,8 +89,13 @@ def solve_geneflow(problem: Slicing, run: Run) -> Outcome:
     from opweave.formulations.slicing.geneflow import GenEFlow
     from opweave.solvers.evolution.pymoo_problem import PlanSampling
 
+    def watch() -> None:
+        if run.should_stop():
+            raise _OverError
+
     instance = Lowered(problem).instance(run)
     model = GenEFlow(problem, instance)
+    model.watch = watch
     arrays = arrays_of(instance)
     if not model.n_var:
         nothing = model.decode(np.zeros(0))
@@ -96,14 +107,17 @@ def solve_geneflow(problem: Slicing, run: Run) -> Outcome:
     if isinstance(run.start, Slices):
         first.insert(0, instance.plan(run.start)[1])
     rows = np.asarray([model.encode(cuts) for cuts in first if run.option("seeded", default=True)])
+    for row in rows:  # the first generation may take longer than there is time
+        report(instance, judged(arrays, *instance.plan(model.decode(row))), run)
     algorithm = GA(pop_size=population, sampling=PlanSampling(rows.reshape(-1, model.n_var)))
     algorithm.setup(model, termination=NoTermination(), seed=run.seed + 1)
     run.enter("generations")
     done = 0
-    while not run.should_stop() and (generations is None or done <= generations):
-        algorithm.next()
-        done += 1
-        best = algorithm.opt[0]
-        if best.FEAS.all() and (run.objective is None or best.F[0] < run.objective):
-            run.found(model.decode(best.X), float(best.F[0]))
+    with suppress(_OverError):
+        while not run.should_stop() and (generations is None or done <= generations):
+            algorithm.next()
+            done += 1
+            best = algorithm.opt[0]
+            if best.FEAS.all() and (run.objective is None or best.F[0] < run.objective):
+                run.found(model.decode(best.X), float(best.F[0]))
     return ended(run)
