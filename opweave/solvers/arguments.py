@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import reprlib
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, NoReturn, cast
@@ -32,13 +33,8 @@ def _plain(value: object) -> object:
 
 
 def _finite(value: object) -> bool:
-    """Whether this is a finite number and not a Boolean."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond all floats
-        return False
+    """Whether this is a number that a float can hold, and not a Boolean."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def checked_time_limit(value: object) -> float | None:
@@ -59,21 +55,17 @@ def checked_gap(value: object) -> float:
     return cast(float, plain)
 
 
-def checked_whole(name: str, value: object, least: int) -> int:
-    """A whole number from ``least`` on."""
+def checked_whole(name: str, value: object, least: int, most: float = math.inf) -> int:
+    """A whole number from ``least`` to ``most``."""
     plain = _plain(value)
-    if isinstance(plain, bool) or not isinstance(plain, int) or plain < least:
-        _refuse(name, value, f"a whole number from {least}")
+    if isinstance(plain, bool) or not isinstance(plain, int) or not least <= plain <= most:
+        _refuse(name, value, f"a whole number from {least}" + ("" if math.isinf(most) else f" to {most}"))
     return plain
 
 
 def checked_threads(threads: object) -> int:
     """A number of cores that this machine may have; each is a process, and too many of them stop a machine."""
-    most = max(MOST_THREADS, os.cpu_count() or 1)
-    count = checked_whole("threads", threads, 1)
-    if count > most:
-        _refuse("threads", threads, f"a whole number from 1 to {most}")
-    return count
+    return checked_whole("threads", threads, 1, max(MOST_THREADS, os.cpu_count() or 1))
 
 
 def checked_options(options: object) -> dict[str, Setting]:

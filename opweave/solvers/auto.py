@@ -36,8 +36,7 @@ def register_auto(
     """
     run = partial(solve_auto, workers, supports)
     every = (*supports, MODEL, VIOLATIONS)
-    features = SEARCHES | {Feature.EXTEND}
-    register(Solver("auto", problem.kind, "plan", run, about, proves, features, every, modes=modes))
+    register(Solver("auto", problem.kind, "plan", run, about, proves, SEARCHES | {Feature.EXTEND}, every, modes=modes))
 
 
 def solve_auto(workers: Workers, supports: Sequence[str], problem: Problem[Any, Any], run: Run) -> Outcome:

@@ -60,7 +60,6 @@ def workers(problem: Problem[Any, Any], _run: Run) -> list[Worker]:
     rules = [type(each) for each in problem.constraints]
     able = [each for each in registered(problem.kind) if all(expressible(rule, each.supports) for rule in rules)]
     able = [each for each in able if each.missing() is None]
-    algorithms = [each for each in able if each.kind == "algorithm"]
-    algorithms.sort(key=lambda each: not each.baseline)
+    algorithms = sorted((each for each in able if each.kind == "algorithm"), key=lambda each: not each.baseline)
     found: list[Worker] = [Steps(each.name, each.run, problem) for each in algorithms]
     return [*found, *(Steps(each.name, each.run, problem) for each in able if each.name in ENGINES)]

@@ -114,8 +114,6 @@ def common_fit(timeline: IdleGaps, r: int, s: int, ready: float, lasts: float) -
         if later == start:
             return start
         start = first_fit(timeline, r, later, lasts)
-        if start == later:
-            return start
 
 
 @helper

@@ -25,8 +25,8 @@ from typing import Any, ParamSpec, TypeVar
 from uuid import uuid4
 
 from opweave.problems.problem import Problem
-from opweave.solvers.portfolio import SLICE, Portfolio, work_off
-from opweave.solvers.run import Findings, Found, Outcome, Run
+from opweave.solvers.portfolio import SLICE, News, Portfolio, work_off
+from opweave.solvers.run import Findings, Outcome, Run
 from opweave.solvers.workers import Worker
 
 logger = logging.getLogger("opweave")
@@ -73,17 +73,14 @@ class Round:
     gap: float
     seconds: float
     left: float
-    found: Found | None
-    bound: tuple[int | float, str] | None
+    news: News
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a lane found and proved in a round; ``more`` says whether something is left to do."""
 
-    found: Found | None
-    bound: tuple[int | float, str] | None
-    worker: str
+    news: News
     outcome: Outcome | None
     more: bool
 
@@ -101,27 +98,11 @@ def play(given: Round) -> Report:
     while len(_HELD) > MOST_HELD:
         _HELD.popitem(last=False)[1][1].close()
     run, portfolio = _HELD[key]
-    run.worker = "elsewhere"
-    if told(run, given.found, given.bound):
-        portfolio.credit_searches()
+    portfolio.hear(run, given.news)
     more = portfolio.work(run, run.elapsed() + given.seconds)
     if not more:
         portfolio.close()
-    who = next((each.worker for each in reversed(run.findings.incumbents) if each.worker != "elsewhere"), "")
-    return Report(*known(run), who, portfolio.outcome, more)
-
-
-def known(run: Run) -> tuple[Found | None, tuple[int | float, str] | None]:
-    """The best plan and bound of a run, as far as there are any."""
-    bound = None if run.bound is None else (run.bound, run.findings.bound_source or "")
-    return run.candidates[-1] if run.candidates else None, bound
-
-
-def told(run: Run, found: Found | None, bound: tuple[int | float, str] | None) -> bool:
-    """Report what is known elsewhere; whether the plan is the best so far."""
-    if bound is not None:
-        run.proved(*bound)
-    return found is not None and run.found(found.solution, found.objective)
+    return Report(News.of(run), portfolio.outcome, more)
 
 
 def divided(workers: Sequence[Worker], lane: int, lanes: int) -> list[Worker]:
@@ -256,7 +237,7 @@ class Lanes:
                 continue
             lane.failures = 0
             self.heard.add(lane.number)
-            told(run.as_worker(report.worker), report.found, report.bound)
+            report.news.tell(run)
             if report.outcome is not None:
                 return report.outcome
             if report.more:
@@ -284,7 +265,7 @@ class Lanes:
         left, most = run.remaining() or 0.0, AHEAD if isinstance(lane.executor, Process) else 1
         seconds = min(max(SLICE, ROUND * run.elapsed()), LONGEST_SECONDS, left)
         what = self._solve, self._packed, self.workers, lane.number, self.count
-        given = Round(*what, run.seed + SEEDS_APART * lane.number, run.gap, seconds, left, *known(run))
+        given = Round(*what, run.seed + SEEDS_APART * lane.number, run.gap, seconds, left, News.of(run))
         try:
             while len(lane.futures) < most:
                 lane.futures.append(lane.executor.submit(play, given))

@@ -17,9 +17,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from opweave.problems.result import Termination
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.run import Found, Outcome, Run
 from opweave.solvers.workers import Worker
 
 SLICE = 0.1
@@ -61,12 +62,39 @@ class Seat:
         """How much of the gap it closes per second."""
         return self.gain / self.during if self.during else 0.0
 
-    def book(self, seconds: float, gain: float) -> None:
-        """Note a slice."""
+    def book(self, seconds: float, gain: float) -> float:
+        """Note a slice; return the seconds that count: what prepares a worker in its first is not held against it."""
+        counted = seconds if self.spent else min(seconds, SLICE)
         self.spent += seconds
-        self.idle = 0.0 if gain > 0.0 else self.idle + seconds
+        self.idle = 0.0 if gain > 0.0 else self.idle + counted
         fading = 0.5 ** (seconds / (MEMORY * self.spent)) if self.spent else 1.0
         self.gain, self.during = fading * self.gain + gain, fading * self.during + seconds
+        return counted
+
+
+class News(NamedTuple):
+    """The best plan and bound that a run knows, as far as there are any, and the workers that they are from."""
+
+    found: Found | None
+    bound: tuple[int | float, str] | None
+    finder: str
+    prover: str
+
+    @classmethod
+    def of(cls, run: Run) -> News:
+        """What a run knows."""
+        incumbents, bound = run.findings.incumbents, run.bound
+        finder = next((each.worker for each in incumbents if each.objective == run.objective), "")
+        prover = next((each.worker for each in incumbents if each.bound == bound), "")
+        best = run.candidates[-1] if run.candidates else None
+        return cls(best, None if bound is None else (bound, run.findings.bound_source or ""), finder, prover)
+
+    def tell(self, run: Run) -> bool:
+        """Report it to another run; whether the plan is the best so far."""
+        if self.bound is not None:
+            run.as_worker(self.prover).proved(*self.bound)
+        found = self.found
+        return found is not None and run.as_worker(self.finder).found(found.solution, found.objective)
 
 
 class Portfolio:
@@ -105,10 +133,15 @@ class Portfolio:
         self._resting = [seat for seat in every if seat.worker in workers]
         self._left = [seat for seat in every if seat.worker not in workers]
 
-    def credit_searches(self) -> None:
-        """Take note of a better plan from elsewhere: it is a gain of the searches."""
+    def hear(self, run: Run, news: News) -> None:
+        """Take in what is known elsewhere: a plan is a gain of the searches, a bound one of its prover's namesake."""
+        before = _standing(run)
+        better = news.tell(run)
+        gain = 0.0 if math.isinf(before[0]) else max(0.0, _standing(run)[1] - before[1])
         for seat in self._left:
-            seat.idle = 0.0 if seat.worker.seeded else seat.idle
+            proved = gain if seat.worker.name == news.prover else 0.0
+            seat.gain += proved
+            seat.idle = 0.0 if proved or (better and seat.worker.seeded) else seat.idle
 
     def close(self) -> None:
         """End all workers."""
@@ -121,9 +154,10 @@ class Portfolio:
             return self.outcome
         if self._left or self._resting or run.closed():
             return Outcome(run.termination())
-        reasons = [seat.worker.outcome.reason for seat in self._seats if seat.worker.outcome is not None]
-        reason = next((each for each in reversed(reasons) if each), None) if run.best is None else None
-        return Outcome(Termination.BUDGET if run.best is not None else run.termination(), reason=reason)
+        if run.best is not None:
+            return Outcome(Termination.BUDGET)
+        reasons = [seat.worker.outcome.reason for seat in reversed(self._seats) if seat.worker.outcome is not None]
+        return Outcome(run.termination(), reason=next(filter(None, reasons), None))
 
     def _next(self, run: Run) -> Seat:
         """The worker whose turn it is."""
@@ -136,8 +170,8 @@ class Portfolio:
         began, before = run.elapsed(), _standing(run)
         left = seat.worker.work(run, math.inf if run.time_limit is None else min(began + SLICE, until))
         seconds = max(run.elapsed() - began, 1e-6)
-        seat.book(seconds, _gained(before, _standing(run)))
-        seat.turn += seconds / self._share(seat, run)
+        counted = seat.book(seconds, _gained(before, _standing(run)))
+        seat.turn += counted / self._share(seat, run)
         both = [each for each in self._left if self._searched and each.worker.seeded]
         shares = [self._share(each, run) for each in both]
         for each, share in zip(both, shares, strict=True):  # the other lane divides its time among them by their shares

@@ -142,6 +142,5 @@ def _within(gap: float, objective: int | float | None, bound: int | float | None
 def _status(judged: Judgement, bound: int | float | None, *, infeasible: bool) -> Status:
     if judged.solution is None or judged.objective is None:
         return Status.INFEASIBLE if infeasible else Status.UNKNOWN
-    if bound is not None and agree(judged.objective, bound):
-        return Status.OPTIMAL
-    return Status.FEASIBLE
+    met = bound is not None and agree(judged.objective, bound)
+    return Status.OPTIMAL if met else Status.FEASIBLE

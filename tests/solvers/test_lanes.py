@@ -15,6 +15,7 @@ import pytest
 import opweave as ow
 from opweave.problems.errors import EngineError
 from opweave.solvers.lanes import Process, Round, play, work_in_lanes
+from opweave.solvers.portfolio import News
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
 from tests.oracles.memory_ordering import best_ordering
@@ -122,8 +123,8 @@ def test_a_lane_that_has_finished_closes_its_workers() -> None:
     ended: list[str] = []
     plan = Steps("plan", _plan, PROBLEM)
     plan.close = lambda: ended.append("plan")  # type: ignore[method-assign]
-    report = play(Round("solve", pickle.dumps(PROBLEM), lambda *_: [plan], 1, 2, 0, 0.0, 1.0, 9.0, None, None))
-    assert (report.more, report.worker, ended) == (False, "plan", ["plan"])
+    report = play(Round("solve", pickle.dumps(PROBLEM), lambda *_: [plan], 1, 2, 0, 0.0, 1.0, 9.0, News.of(Run())))
+    assert (report.more, report.news.finder, ended) == (False, "plan", ["plan"])
 
 
 @pytest.mark.parametrize("executor", [Broken(), Dying(1, 2)])

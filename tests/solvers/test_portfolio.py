@@ -11,7 +11,7 @@ import pytest
 import opweave as ow
 from opweave.problems.errors import EngineError, RuleError
 from opweave.problems.result import Termination
-from opweave.solvers.portfolio import SLICE, Portfolio, work_off
+from opweave.solvers.portfolio import SLICE, News, Portfolio, work_off
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps
 
@@ -25,16 +25,18 @@ def plan_of(value: int) -> Algorithm:
     return lambda _, run: run.found(PLAN, value) and None
 
 
-class Idle:
-    """Works without any gain, and counts its seconds."""
+class Busy:
+    """Works without any gain, unless its steps gain something, and counts its seconds after its preparation."""
 
-    def __init__(self) -> None:
-        self.spent = 0.0
+    def __init__(self, step: Callable[[Run], object] = bool, prepares: float = 0.0) -> None:
+        self.step, self.prepares, self.spent = step, prepares, 0.0
 
     def __call__(self, _: ow.extend.Problem, run: Run) -> None:
+        time.sleep(self.prepares)
         while True:
             time.sleep(0.01)
             self.spent += 0.01
+            self.step(run)
             if run.should_stop():
                 return
 
@@ -67,7 +69,7 @@ def test_the_first_worker_has_the_time_until_there_is_a_plan() -> None:
 
 
 def test_proofs_have_the_time_that_searches_have_in_another_lane() -> None:
-    search, proof, run = Idle(), Idle(), Run(time_limit=20.0)
+    search, proof, run = Busy(), Busy(), Run(time_limit=20.0)
     run.found(PLAN, 5)
     workers = [Steps("search", search, PROBLEM), Steps("proof", proof, PROBLEM, seeded=False)]
     Portfolio(workers, searched=True).work(run, 1.5)
@@ -84,27 +86,33 @@ def test_workers_rest_until_they_are_called_back() -> None:
 
 
 def test_time_follows_gain() -> None:
-    idle, values = Idle(), (1_000_000 * 0.9**number for number in itertools.count())
-    spent = 0.0
-
-    def gain(_: ow.extend.Problem, run: Run) -> None:
-        nonlocal spent
-        while True:
-            time.sleep(0.01)
-            spent += 0.01
-            run.found(PLAN, next(values))
-            if run.should_stop():
-                return
-
-    run = Run(time_limit=3.0)
+    values = (1_000_000 * 0.9**number for number in itertools.count())
+    idle, gainful, run = Busy(), Busy(lambda run: run.found(PLAN, next(values))), Run(time_limit=3.0)
     run.proved(1, "trivial")
     run.found(PLAN, 2_000_000.0)
-    work_off([Steps("idle", idle, PROBLEM), Steps("gain", gain, PROBLEM)], run)
-    assert spent > 1.5 * idle.spent > 0.0
+    work_off([Steps("idle", idle, PROBLEM), Steps("gain", gainful, PROBLEM)], run)
+    assert gainful.spent > 1.5 * idle.spent > 0.0
+
+
+def test_a_bound_from_elsewhere_is_a_gain_of_its_provers_namesake() -> None:
+    search, prover, run = Busy(), Busy(), Run(time_limit=20.0)
+    run.found(PLAN, 5)
+    portfolio = Portfolio([Steps("search", search, PROBLEM), Steps("prover", prover, PROBLEM)])
+    portfolio.work(run, 0.4)
+    portfolio.hear(run, News(None, (4, "rule"), "", "prover"))
+    portfolio.work(run, 1.6)
+    assert (prover.spent > 1.5 * search.spent > 0.0, run.findings.incumbents[-1].worker) == (True, "prover")
+
+
+def test_what_prepares_a_worker_is_not_held_against_it() -> None:
+    idle, prepared, run = Busy(), Busy(prepares=1.0), Run(time_limit=20.0)
+    run.found(PLAN, 5)
+    Portfolio([Steps("idle", idle, PROBLEM), Steps("prepared", prepared, PROBLEM)]).work(run, 2.2)
+    assert prepared.spent > 0.5 * idle.spent > 0.0
 
 
 def test_all_get_some_time() -> None:
-    crew = [Idle() for _ in range(4)]
+    crew = [Busy() for _ in range(4)]
     run = Run(time_limit=2.0)
     run.found(PLAN, 7)
     work_off([Steps(str(number), each, PROBLEM) for number, each in enumerate(crew)], run)
@@ -120,7 +128,7 @@ def test_it_ends_when_nobody_has_anything_left_to_do() -> None:
 
 
 def test_a_proof_that_there_is_no_plan_ends_it() -> None:
-    idle = Idle()
+    idle = Busy()
     refuter = Steps("refuter", lambda *_: Outcome(infeasible=True, reason="too large"), PROBLEM)
     outcome = work_off([refuter, Steps("idle", idle, PROBLEM)], Run(time_limit=60.0))
     assert (outcome.infeasible, outcome.reason) == (True, "too large")
@@ -183,22 +191,13 @@ def test_portfolios_nest() -> None:
     seen: list[str] = []
 
     def inner(_: ow.extend.Problem, run: Run) -> Outcome:
-        def work(_: ow.extend.Problem, part: Run) -> None:
-            while not part.should_stop():
-                seen.append("inner")
-                time.sleep(0.02)
-
         part = run.child(seconds=1.0)
         part.found(PLAN, 3)
-        return work_off([Steps("work", work, PROBLEM)], part)
-
-    def outer(_: ow.extend.Problem, run: Run) -> None:
-        while not run.should_stop():
-            seen.append("outer")
-            time.sleep(0.02)
+        return work_off([Steps("work", Busy(lambda _: seen.append("inner")), PROBLEM)], part)
 
     run = Run(time_limit=1.5)
     run.found(PLAN, 5)
-    work_off([Steps("nested", inner, PROBLEM), Steps("outer", outer, PROBLEM)], run)
+    outer = Steps("outer", Busy(lambda _: seen.append("outer")), PROBLEM)
+    work_off([Steps("nested", inner, PROBLEM), outer], run)
     changes = sum(first != second for first, second in itertools.pairwise(seen))
     assert changes > 4
