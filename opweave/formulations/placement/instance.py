@@ -87,28 +87,38 @@ class PlacementInstance(OnCluster):
         users = self.parameters.reversed(len(self.parameter_bytes))
         return [users[p] for p in range(len(self.parameter_bytes))]
 
+    def used(self) -> IntArray:
+        """Pairs of a group of tied operators and a parameter that it uses. Shape (2, pairs)."""
+        return np.unique(np.stack([self.cluster[self.parameters.heads()], self.parameters.items]), axis=1)
+
+    def needed(self) -> FloatArray:
+        """Bytes that every group of tied operators needs; as floats, since large sums may be blurred."""
+        group, parameter = self.used()
+        needed = np.bincount(self.cluster, self.memory)
+        needed = needed + np.bincount(group, self.parameter_bytes[parameter], len(needed))
+        return np.asarray(needed, dtype=np.float64)
+
+    def fitting(self) -> BoolArray:
+        """Where an operator may run and has room with those tied to it. Shape (operators, devices)."""
+        return np.isfinite(self.seconds) & (self.needed()[self.cluster, None] <= self.capacity * (1.0 + BLUR))
+
     def group_bytes(self) -> tuple[IntArray, list[int]]:
         """Bytes that every group of tied operators needs for itself alone, and the parameters that groups share."""
         own = np.zeros(int(self.cluster.max(initial=-1)) + 1, dtype=np.int64)
         np.add.at(own, self.cluster, self.memory)
-        shared = []
-        for p, users in enumerate(self.readers()):
-            owners = np.unique(self.cluster[users])
-            if len(owners) == 1:
-                own[owners[0]] += self.parameter_bytes[p]
-            elif len(owners) > 1:
-                shared.append(p)
-        return own, shared
+        group, parameter = self.used()
+        times = np.bincount(parameter, minlength=len(self.parameter_bytes))
+        alone = times[parameter] == 1
+        np.add.at(own, group[alone], self.parameter_bytes[parameter[alone]])
+        return own, np.flatnonzero(times > 1).tolist()
 
-    def overfull(self, device: Sequence[int]) -> list[tuple[int, list[int]]]:
+    def overfull(self, device: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """Devices whose operators need more bytes than the device has, with these operators."""
-        found = []
         for k, capacity in enumerate(self.capacity.tolist()):
             members = [v for v, place in enumerate(device) if place == k]
             used = list({p for v in members for p in self.parameters[v].tolist()})
             if sum(self.memory[members].tolist()) + sum(self.parameter_bytes[used].tolist()) > capacity:
-                found.append((k, members))
-        return found
+                yield k, members
 
     def transfer(self) -> FloatArray:
         """Seconds to send every flow between every two devices. Shape (flows, devices, devices)."""
@@ -207,24 +217,21 @@ def shortage(problem: Placement) -> str | None:
 def _reasons(problem: Placement, instance: PlacementInstance) -> Iterator[str]:
     """Groups of tied operators that fit nowhere, sets of devices that are too small, and missing links."""
     first = np.unique(instance.cluster, return_index=True)[1]
-    members = Adjacency.from_pairs(len(first), instance.cluster, np.arange(instance.operators))
     able = np.isfinite(instance.seconds[first])
     if instance.limited:
-        used = np.unique(np.stack([instance.cluster[instance.parameters.heads()], instance.parameters.items]), axis=1)
-        needed = np.bincount(instance.cluster, instance.memory, len(first))  # as floats: large sums may be blurred
-        needed += np.bincount(used[0], instance.parameter_bytes[used[1]], len(first))
+        needed = instance.needed()
         room = np.where(able, instance.capacity, 0).max(axis=1, initial=0)
         for g in np.flatnonzero(needed * (1.0 + BLUR) > room).tolist():
-            names = in_order(instance.names, members[g])
+            names = in_order(instance.names, np.flatnonzero(instance.cluster == g))
             exact = problem.memory_of(names)
             reason = too_large(what_is_needed(names, exact), exact, able[g], instance.capacity, instance.devices)
             yield from () if reason is None else (reason,)
-        able &= needed[:, None] <= instance.capacity * (1.0 + BLUR)
+        able = instance.fitting()[first]
         yield from _overfull(problem, instance, able[instance.cluster])
     linked, (u, v) = np.isfinite(instance.latency), instance.cluster[np.stack([instance.source, instance.target])]
     severed = np.flatnonzero(~((able[u].astype(np.float32) @ linked > 0) & able[v]).any(axis=1))
     for f in severed[:1].tolist():
-        where = [" or ".join(map(repr, _names(instance.devices, able[g]))) for g in (v[f], u[f])]
+        where = [" or ".join(map(repr, in_order(instance.devices, np.flatnonzero(able[g])))) for g in (v[f], u[f])]
         yield (
             f"operator {instance.names[instance.target[f]]!r} on {where[0]} reads "
             f"{instance.tensors[instance.tensor[f]]!r}, which {instance.names[instance.source[f]]!r} makes on "
@@ -241,19 +248,16 @@ def _overfull(problem: Placement, instance: PlacementInstance, able: BoolArray) 
         if not devices.any() or (instance.capacity[devices] == NO_LIMIT).any():
             continue
         room = sum(sorted(instance.capacity[devices].tolist(), reverse=True)[:most])
-        names = _names(instance.names, ~(able & ~devices).any(axis=1))
+        names = in_order(instance.names, np.flatnonzero(~(able & ~devices).any(axis=1)))
+        where = in_order(instance.devices, np.flatnonzero(devices))
         needed = problem.memory_of(names)
         if needed > room:
             who = f"operators {listed(names)}" if len(names) <= 8 else f"{len(names):,} operators"
             of = f"{most} of " if most < devices.sum() else ""
             yield (
-                f"{who} can only run on {of}{listed(_names(instance.devices, devices))} and need {needed:,} bytes "
+                f"{who} can only run on {of}{listed(where)} and need {needed:,} bytes "
                 f"together, but there is room for {room:,}: {counted(needed - room, 'byte')} short"
             )
-
-
-def _names(names: Sequence[str], chosen: BoolArray) -> list[str]:
-    return [names[k] for k in np.flatnonzero(chosen).tolist()]
 
 
 lower_unless_short = unless_short(lower, shortage)

@@ -68,8 +68,10 @@ def arrays_of(instance: PlacementInstance, problem: Placement) -> PlacementArray
     """
     if problem.transfers == "blocking":
         raise UnsupportedFeatureError(f"list scheduling does not know {problem.mode}; solver 'calls' does")
+    fits = instance.fitting()
+    fits |= ~fits.any(axis=1, keepdims=True)  # what fits nowhere is for others to report
     return PlacementArrays(
-        seconds=instance.seconds,
+        seconds=np.where(fits, instance.seconds, np.inf),
         source=instance.source,
         target=instance.target,
         tensor=instance.tensor,

@@ -20,7 +20,7 @@ from opweave.solvers.placement.bounds.prices import MemoryBounds
 from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import MODELS, small_problem, twin_problem
-from tests.tiny import row_of
+from tests.tiny import graph_of, row_of
 
 
 def bounds_of(problem: ow.Placement, price: Any, most: int) -> MemoryBounds:
@@ -108,15 +108,29 @@ def test_a_path_pays_for_its_changes_whatever_prices_say() -> None:
 
 def test_a_shared_parameter_counts_on_every_device() -> None:
     """Both ends read it; the middle layer is elsewhere, so there are two changes, or it is held twice."""
-    problem = layers([(1.0, 1.0)] * 3, [4, 6, 1], [9, 9], 1.0)
-    optimum, _ = best_placement(problem)
-    assert optimum is not None
-    assert whole_bound(problem, 0.0, optimum) == pytest.approx(optimum, rel=1e-6)
+    assert_proved(layers([(1.0, 1.0)] * 3, [4, 6, 1], [9, 9], 1.0))
 
 
 def test_keys_elsewhere_cost_their_messages() -> None:
     """Where keys are on another device than the block that adds them, they or the block's inputs have to be sent."""
-    problem = layers([(0.1, 0.1)] * 3, [3, 4, 4], [18, 10], 1.0, keys=5)
+    assert_proved(layers([(0.1, 0.1)] * 3, [3, 4, 4], [18, 10], 1.0, keys=5))
+
+
+def test_rows_of_one_table_pass_a_port_one_after_the_other() -> None:
+    """Only the slow device holds the table: 2 s each for the inputs of encoder and decoder, then 1 s of the decoder."""
+    reads = {"e": "", "f": "", "enc": "e", "join": "enc f", "dec": "join"}
+    graph = graph_of(dict.fromkeys(reads, 2), reads)
+    read = [each.model_copy(update={"parameters": ("table",)}) for each in graph.operators[:2]]
+    table, operators = ow.Parameter(id="table", bytes=9), [*read, *graph.operators[2:]]
+    graph = ow.OpGraph(operators=operators, tensors=graph.tensors, parameters=[table])
+    costs = ow.Costs.from_table(
+        {name: {"a": 1.0 * name.endswith("c"), "b": 9.0 * name.endswith("c")} for name in reads}
+    )
+    devices = [ow.Device(name=name, memory_bytes=room) for name, room in (("a", 8), ("b", 20))]
+    assert_proved(ow.Placement(graph, ow.Cluster(devices=devices, shared=1.0), costs, memory="parameters"))
+
+
+def assert_proved(problem: ow.Placement) -> None:
     optimum, _ = best_placement(problem)
     assert optimum is not None
     assert whole_bound(problem, 0.0, 1.2 * optimum) == pytest.approx(optimum, rel=1e-6)

@@ -14,11 +14,11 @@ program decides how often each way of each type is taken:
 
 What an operator outside reads of a milestone, such as an encoding, is sent once to every device that needs it and did
 not make it; where the operator and its reader are apart, there is another message, and ways from device to device have
-messages of their own. All of them that follow a milestone lie between it and the end of the plan. Those that enter one
-device take no longer than the steps in between, or else the plan waits for the rest of the time, which comes on top.
-Steps are counted by types: those of all types that occur there have at least its time, and only ways of types that
-occur nowhere before surely have their messages there. The step after the milestone is left out, because the tensor of
-the milestone may be its message, too.
+messages of their own. All of them that follow a milestone and are read in steps up to a last one lie in this *span*.
+Those that enter one device take no longer than the steps of the span, or else the plan waits for the rest of the time,
+which comes on top; all waits of a plan together suffice for every span. Steps are counted by types: those of all types
+that occur in a span have at least its time, and only ways of types that occur nowhere else surely have their messages
+there. The step after the milestone is left out, because the tensor of the milestone may be its message, too.
 
 Every plan gives such counts with no more seconds and bytes than its own, so the least seconds bound all plans. The
 program does not grow with the number of equal layers, and knows whole layers, unlike prices, and all their orders at
@@ -276,14 +276,17 @@ class CountProgram:
         """What the ways hold fits into every set of devices; shared parameters count once a device."""
         whole, ways, unit = self.whole, self.ways, self.unit
         elsewhere = np.setdiff1d(whole.chain.outside, [each.operator for step in whole.chain.sources for each in step])
-        used = whole.first(np.zeros(whole.devices), self.ceiling, elsewhere).used[0]
-        row = self.most.open((whole.room - used) / unit * (1.0 + SUMMATION) + SUMMATION)
+        sure = whole.first(np.zeros(whole.devices), self.ceiling, elsewhere).used[0]
+        row = self.most.open((whole.room - sure) / unit * (1.0 + SUMMATION) + SUMMATION)
         column, held = np.nonzero(ways.used)
         self.most.put(row[held], column, ways.used[column, held] / unit * (1.0 - SUMMATION))
         for each in located:
             bytes_ = whole.own[each.outside.operator] / unit * (1.0 - SUMMATION)
             self.most.put(row[:, None], each.column, bytes_ * whole.sets[:, each.device])
         there = self.more((len(whole.shared), whole.devices))
+        for each in located:
+            for used in np.flatnonzero(whole.uses[each.outside.operator]):
+                self.only_with(np.full(len(each.column), each.type), each.column, there[used, each.device])
         size = whole.arrays.parameter_bytes[whole.shared, None] / unit * (1.0 - SUMMATION)
         for number, inside in enumerate(whole.sets):
             self.most.put(row[number], there[:, inside], size)
@@ -340,42 +343,46 @@ def locate(program: CountProgram) -> list[Located]:
     return found
 
 
-def _fetched(program: CountProgram, located: list[Located]) -> list[tuple[Outside, IntArray]]:
+def _fetched(program: CountProgram, located: list[Located]) -> list[tuple[list[Located], IntArray]]:
     """Columns that say to which devices the tensors of milestones are sent for operators outside."""
-    found: list[tuple[Outside, IntArray]] = []
-    devices = program.whole.devices
+    found: list[tuple[list[Located], IntArray]] = []
     for tensor in {each.outside.tensor for each in located} - {NOWHERE}:
         users = [each for each in located if each.outside.tensor == tensor]
         maker = program.steps[users[0].outside.after]
         if program.times[maker] > 1:  # which of the steps makes it is not known
             continue
-        need, come = program.more((2, devices))
+        need, come = program.more((2, program.whole.devices))
         for each in users:
             program.only_with(np.full(len(each.device), each.type), each.column, need[each.device])
-        rows, made = program.most.open(np.zeros(devices)), np.flatnonzero(program.type == maker)
+        rows, made = program.most.open(np.zeros(len(need))), np.flatnonzero(program.type == maker)
         program.most.put(rows, need, 1.0)
         program.most.put(rows, come, -1.0)
         program.most.put(rows[program.device[made]], program.passed[made], -1.0)
-        found.append((users[0].outside, come))
+        found.append((users, come))
     return found
 
 
 def add_messages(program: CountProgram, located: list[Located]) -> None:
-    """Rows for what follows a milestone: what enters a device takes no longer than the steps behind and a wait."""
-    steps, fetched, types = program.steps, _fetched(program, located), {each.type for each in located}
-    after = {n: min(each.after for at in np.flatnonzero(steps == n) for each in program.sources[at]) for n in types}
+    """Rows for spans of steps: what enters a device in one takes no longer than the steps and a wait.
+
+    A span begins after a milestone and ends with the last step of some type.
+    """
+    steps, fetched = program.steps, _fetched(program, located)
+    at = {each.type: np.flatnonzero(steps == each.type).tolist() for each in located}
+    first = {n: min(each.after for position in at[n] for each in program.sources[position]) for n in at}
     share, most = (1.0 - SUMMATION) / program.ceiling, program.ceiling
-    for begin in sorted(set(after.values())):
-        inside = [each for each in located if after[each.type] >= begin and each.reader != ANYWHERE]
-        sent = [(outside, come) for outside, come in fetched if outside.after >= begin]
-        rows, behind = program.most.open(np.zeros(program.whole.devices)), np.unique(steps[begin + 1 :])
+    for begin, end in product(sorted(set(first.values())), {len(steps) - 1, *(each[-1] for each in at.values())}):
+        types = {n for n in at if begin <= first[n] and at[n][-1] <= end}
+        sent = [(users[0].outside, come) for users, come in fetched if types.issuperset(each.type for each in users)]
+        rows, within = program.most.open(np.zeros(program.whole.devices)), np.unique(steps[begin + 1 : end + 1])
         program.most.put(rows, np.asarray([program.wait]), -1.0)
-        program.most.put(rows[:, None], program.time[behind], -(1.0 + 4 * SUMMATION))
-        apart = np.append(steps[: begin + 1], steps[[outside.after + 1 for outside, _ in sent]])
-        ways = np.flatnonzero(np.isin(program.type, np.setdiff1d(behind, apart)))
+        program.most.put(rows[:, None], program.time[within], -(1.0 + 4 * SUMMATION))
+        parts = steps[: begin + 1], steps[end + 1 :], steps[[outside.after + 1 for outside, _ in sent]]
+        ways = np.flatnonzero(np.isin(program.type, np.setdiff1d(within, np.concatenate(parts))))
         program.most.put(rows[program.device[ways]], program.passed[ways], np.minimum(program.port[ways], most) * share)
         for outside, come in sent:
             program.most.put(rows, come, np.minimum(outside.fetch, most) * share)
-        for each in inside:
-            away, seconds = each.column[each.device != each.reader], float(each.outside.enter[each.reader])
-            program.most.put(rows[[each.reader]], away, min(seconds, most) * share)
+        for each in located:
+            if each.type in types and each.reader != ANYWHERE:
+                away, seconds = each.column[each.device != each.reader], float(each.outside.enter[each.reader])
+                program.most.put(rows[[each.reader]], away, min(seconds, most) * share)

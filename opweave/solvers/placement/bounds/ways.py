@@ -11,11 +11,11 @@ the choice. Every plan makes one of the choices. Heads depend on the entry and t
 of ends share them. An operator is not tried where no length is below the *slack*: what the rest of the chain leaves the
 window in a plan that is shorter than the best known.
 
-**Ports.** Let the entry of a window run elsewhere and its exit on device k, or any operator there. Every tensor that
-operators on k read from others passes the port of k, one after the other. These tensors divide the entry from the exit,
-so their times add up to the *least cut* of the window's tensors or more, each with its least time from any device. It
-is the same for what leaves the device of the entry. Parallel branches, and layers that read all earlier ones, pass
-together what a path through the window sees one by one.
+**Ports.** Let the exit of a window run on device k, or any operator there, and its entry elsewhere, or operators that
+cannot run on k. Every tensor that operators on k read from others passes the port of k, one after the other. These
+tensors divide what is elsewhere from what is on k, so their times add up to the *least cut* of the window's tensors or
+more, each with its least time from any device. It is the same for what leaves the device of the entry. Parallel
+branches, and layers that read all earlier ones, pass together what a path through the window sees one by one.
 
 Proof: the operators on k are one side of a cut, and a tensor between the sides is received at least once, within the
 window. The least cut is a largest flow (Ford and Fulkerson), and every flow that is found bounds it from below.
@@ -75,7 +75,7 @@ class WindowWays:
     def port(self, a: int, b: int) -> float:
         """Least seconds of the messages that enter the device of the exit from elsewhere."""
         window = self.window
-        if not (window.entry and window.exit) or a == b or window.arrays.model == DELAY:
+        if not window.exit or (window.entry and a == b) or window.arrays.model == DELAY:
             return 0.0
         if not len(window.inner):
             return float(self.block.values[a, b])
@@ -162,7 +162,7 @@ class Cuts(NamedTuple):
     """Least times of ports, by the device of an operator.
 
     ``whole`` is that of every pair of end devices; shape (K, K). ``enter`` is what a device receives with the exit
-    while the entry is elsewhere; shape (K,). The others have shape (operators, K): what device k receives for an
+    while an entry is elsewhere; shape (K,). The others have shape (operators, K): what device k receives for an
     operator alone, or for it and the exit; what it sends of an operator alone, or of it and the entry.
     """
 
@@ -206,28 +206,25 @@ def port_cuts(arrays: PlacementArrays, entry: bool, exit_: bool, tried: IntArray
     ends = np.column_stack([tails, heads]).ravel(), np.column_stack([heads, tails]).ravel()
     arcs = Adjacency.from_pairs(count + cut, ends[0], np.arange(2 * (cut + always)))
     seconds, none = durations(arrays)[first], np.zeros(count + cut, dtype=np.bool_)
-    begin, end = none.copy(), none.copy()
-    begin[0], end[count - 1] = entry, exit_
-    free = [*range(devices)]
-    for k in free:
-        others = [a for a in free if a != k]
-        for incoming in (True, False):
-            least = (seconds[:, others, k] if incoming else seconds[:, k, others]).min(axis=1, initial=np.inf)
-            capacity = np.zeros(2 * (cut + always))
-            capacity[: 2 * cut : 2], capacity[2 * cut :: 2] = least, np.inf
-            network = (arcs.start, arcs.items, ends[1], capacity)
-            one, both = (alone_in, both_in) if incoming else (alone_out, both_out)
-            if entry if incoming else exit_:
-                one[tried, k] = SAFE * least_cuts(
-                    *network, *((begin, none) if incoming else (none, end)), tried, incoming
-                )
-            if entry and exit_:
-                every = np.append(tried, count - 1 if incoming else 0)
-                values = SAFE * least_cuts(*network, begin, end, every, incoming)
-                both[tried, k] = values[:-1]
-                enter[k] = values[-1] if incoming else enter[k]
-                rest = whole[others, k] if incoming else whole[k, others]
-                (whole.T if incoming else whole)[k, others] = np.maximum(rest, values[-1])
+    for k, incoming in product(range(devices), (True, False)):
+        others = [a for a in range(devices) if a != k]
+        least = (seconds[:, others, k] if incoming else seconds[:, k, others]).min(axis=1, initial=np.inf)
+        capacity = np.zeros(2 * (cut + always))
+        capacity[: 2 * cut : 2], capacity[2 * cut :: 2] = least, np.inf
+        network = (arcs.start, arcs.items, ends[1], capacity)
+        one, both = (alone_in, both_in) if incoming else (alone_out, both_out)
+        here, elsewhere = none.copy(), np.append(np.isinf(arrays.seconds[:, k]), none[:cut])
+        elsewhere[0 if incoming else count - 1] |= entry if incoming else exit_
+        begin, end = (elsewhere, here) if incoming else (here, elsewhere)
+        one[tried, k] = SAFE * least_cuts(*network, begin, end, tried, incoming)
+        if exit_ if incoming else entry:
+            here[count - 1 if incoming else 0] = True
+            values = SAFE * least_cuts(*network, begin, end, np.append(tried, np.flatnonzero(here)), incoming)
+            both[tried, k] = values[:-1]
+            enter[k] = values[-1] if incoming else enter[k]
+            far = others if entry and exit_ else range(devices)
+            rest = whole[far, k] if incoming else whole[k, far]
+            (whole.T if incoming else whole)[k, far] = np.maximum(rest, values[-1])
     return found
 
 
