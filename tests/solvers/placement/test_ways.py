@@ -11,7 +11,7 @@ import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.chain_bound import Block, milestones_of
-from opweave.solvers.placement.bounds.ways import WindowWays, port_cuts
+from opweave.solvers.placement.bounds.ways import WindowWays, network_of, port_cuts
 from opweave.solvers.placement.bounds.windows import cut_window
 from tests.solvers.placement.instances import MODELS, cheapest, small_problem, twin_problem
 
@@ -59,7 +59,7 @@ def test_parallel_tensors_pass_a_port_one_by_one() -> None:
         costs=ow.Costs.from_table({operator.id: {"a": 0.0, "b": 0.0} for operator in graph.operators}),
     )
     arrays = arrays_of(lower(problem), problem)
-    window = cut_window(arrays, np.arange(1, 5), 0, 5)
-    cuts = port_cuts(window.arrays, True, True, np.arange(1, 5))
-    assert cuts.whole[0, 1] == pytest.approx(8.0)
-    assert cuts.lengths(0, 0, True, True)[1] == pytest.approx([0.0, 2.0])
+    network, allowed = network_of(cut_window(arrays, np.arange(1, 5), 0, 5).arrays), np.ones((2, 6, 2), dtype=np.int64)
+    allowed[0, 0, 1] = allowed[0, 5, 0] = 0
+    allowed[1, [0, 3, 4, 5], 1] = allowed[1, 1:3, 0] = 0  # two operators elsewhere: their tensors, there and back
+    assert port_cuts(*network, allowed)[:, 1] == pytest.approx(np.asarray([[8.0, 0.0], [4.0, 4.0]]))

@@ -30,6 +30,7 @@ chapter 5); Neumaier and Shcherbina for the proof (:mod:`opweave.solvers.tree`).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -49,8 +50,9 @@ if TYPE_CHECKING:
     from opweave.solvers.placement.bounds.prices import Outside, PricedBlock
     from opweave.solvers.placement.bounds.whole_bytes import WholeBytes
 
-CHOICES = 320
-"""Most choices of devices for the largest operators of all different windows, between two devices each."""
+CHOICES = 100, 300, 1_000, 3_000
+"""Most choices of devices for the largest operators of all different windows, between two devices each, of one program
+after the other."""
 
 MOST_COLUMNS = 30_000
 """Most columns of a program."""
@@ -70,11 +72,15 @@ class Step(NamedTuple):
     light: bool
 
 
-def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float]) -> CountProgram | None:
-    """The program of all plans shorter than ``ceiling``; None if it is too large or was not written in time.
+def count_program(
+    whole: WholeBytes, ceiling: float, seconds: Callable[[], float], most: int = CHOICES[0]
+) -> CountProgram | None:
+    """The program of all plans shorter than ``ceiling``, with most choices; None if too large or not written in time.
 
     ``seconds`` says how much time is left.
     """
+    if not 0.0 < ceiling < math.inf:
+        return None
     steps, numbers = _steps(whole), dict[tuple[int, ...], int]()
     around = [OUTSIDE, *(step.number for step in steps), OUTSIDE]
     near = zip(around, around[1:], around[2:], strict=False)
@@ -87,7 +93,7 @@ def count_program(whole: WholeBytes, ceiling: float, seconds: Callable[[], float
     around = [OUTSIDE, *places, OUTSIDE]
     types = list(zip(around, around[1:], around[2:], strict=False))
     options, slack = dict[int, list[Passing]](), whole.slack(ceiling)
-    choices = CHOICES // max(1, len({step.number for step in steps if not step.light}))
+    choices = most // max(1, len({step.number for step in steps if not step.light}))
     for step in steps:
         if step.number not in options:
             if step.light:

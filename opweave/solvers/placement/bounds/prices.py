@@ -32,7 +32,7 @@ from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, durations, order_of_graph
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Block, Milestones, shortest
-from opweave.solvers.placement.bounds.counts import NOWHERE, count_program
+from opweave.solvers.placement.bounds.counts import CHOICES, NOWHERE, count_program
 from opweave.solvers.placement.bounds.whole_bytes import TRIES, WholeBytes
 from opweave.solvers.rounding import SUMMATION
 
@@ -267,16 +267,29 @@ class MemoryBounds:
         whole.raise_bound(first, ceiling, at_first, report, TRIES[:1])
         report(max(value, self.chain.value(0.0 * first)))
         whole.cut(at_first)
-        counts = count_program(whole, ceiling(), at_first) if 0.0 < ceiling() < math.inf else None
+        counts = count_program(whole, ceiling(), at_first)
         if counts is not None:
             price, bound = counts.relaxed(at_first())
             self.price = max(first, self.chain.evened(price), key=self.chain.value)
             report(max(bound, self.chain.value(self.price)))
-            kept = 0.25 * seconds()
-            if counts.repeats:  # with unequal steps, paths prove more in less time
-                report(counts.bound(lambda: seconds() - kept, report))
-        while seconds() > 0.0:  # again where a shorter plan leaves windows less time
+        length = math.nan
+        while ceiling() != length:
             length = ceiling()
-            whole.raise_bound(self.price, ceiling, seconds, report, TRIES[1:])
-            if not ceiling() < length:
-                break
+            for tries, choices in zip(TRIES[1:], CHOICES, strict=True):
+                whole.raise_bound(self.price, ceiling, seconds, report, (tries,))
+                counts = counts or count_program(whole, ceiling(), seconds, choices)
+                if counts is not None:
+                    report(counts.bound(_part_of(seconds, COUNTED), report))
+                counts = None
+                if seconds() <= 0.0:
+                    return
+
+
+COUNTED = 0.75
+"""Share of the time left for the counts of a program."""
+
+
+def _part_of(seconds: Callable[[], float], share: float) -> Callable[[], float]:
+    """A part of the seconds left now."""
+    rest = (1.0 - share) * seconds()
+    return lambda: seconds() - rest

@@ -9,13 +9,13 @@ steps between them are kept, and the others are joined to them.
 Largest operators are fixed first: one list of levels for each choice of their devices, with heads and tails that know
 the choice. Every plan makes one of the choices. Heads depend on the entry and tails on the exit only, so that all pairs
 of ends share them. An operator is not tried where no length is below the *slack*: what the rest of the chain leaves the
-window in a plan that is shorter than the best known.
+window in a plan that is shorter than the best known. Nor is a choice for which ports have to pass more than that.
 
-**Ports.** Let the exit of a window run on device k, or any operator there, and its entry elsewhere, or operators that
-cannot run on k. Every tensor that operators on k read from others passes the port of k, one after the other. These
-tensors divide what is elsewhere from what is on k, so their times add up to the *least cut* of the window's tensors or
-more, each with its least time from any device. It is the same for what leaves the device of the entry. Parallel
-branches, and layers that read all earlier ones, pass together what a path through the window sees one by one.
+**Ports.** In a way, some operators run on device k for sure, and others run elsewhere for sure. Every tensor that
+operators on k read from others passes the port of k, one after the other. These tensors divide what is elsewhere from
+what is on k, so their times add up to the *least cut* of the window's tensors or more, each with its least time from a
+device where its maker may run. It is the same for what leaves k. Parallel branches, and layers that read all earlier
+ones, pass together what a path through the window sees one by one.
 
 Proof: the operators on k are one side of a cut, and a tensor between the sides is received at least once, within the
 window. The least cut is a largest flow (Ford and Fulkerson), and every flow that is found bounds it from below.
@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, FloatCube, IntArray, IntCube
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, durations, order_of_graph
@@ -58,7 +58,7 @@ class WindowWays:
 
     def __init__(self, block: Block, weight: FloatArray) -> None:
         self.block, self.window, self.weight, self.heavy = block, block.window, weight, weight > 0.0
-        self._cuts: Cuts | None = None
+        self._network: Network | None = None
         self._lengths: dict[tuple[int, int], FloatArray] = {}
         self._slack: FloatArray | None = None
         self._known: dict[tuple[int, int, int], Ways] = {}
@@ -66,11 +66,12 @@ class WindowWays:
 
     def cut(self) -> None:
         """Let lengths count what ports have to pass, and the window's bounds, too."""
-        if self._cuts is None and len(self.window.inner):
-            window, heavy = self.window, np.flatnonzero(self.heavy)
-            self._cuts = port_cuts(window.arrays, window.entry, window.exit, heavy)
-            self.block.values = np.maximum(self.block.values, self._cuts.whole)
-            self._lengths, self._slack = {}, None
+        window, values = self.window, self.block.values
+        if self._network is None and len(window.inner) and window.arrays.model != DELAY:
+            self._network, self._lengths, self._slack = network_of(window.arrays), {}, None
+            for a, b in product(*(range(len(values) if exists else 1) for exists in (window.entry, window.exit))):
+                least = self._passed(np.isfinite(window.fixed(a, b).seconds)[None]).max()
+                values[window.cells(a, b)] = np.maximum(values[window.cells(a, b)], least)
 
     def port(self, a: int, b: int) -> float:
         """Least seconds of the messages that enter the device of the exit from elsewhere."""
@@ -79,17 +80,26 @@ class WindowWays:
             return 0.0
         if not len(window.inner):
             return float(self.block.values[a, b])
-        return 0.0 if self._cuts is None else float(self._cuts.enter[b])
+        return float(self._passed(np.isfinite(window.fixed(a, b).seconds)[None])[0, b, 0])
 
     def length(self, a: int, b: int) -> FloatArray:
         """The least lengths by operator and device. Shape (operators, devices)."""
         if (a, b) not in self._lengths:
             window, reach = self.window, self.window.reach(a, b)
-            length = reach.heads + window.fixed(a, b).seconds + reach.tails
-            if self._cuts is not None:
-                length = np.maximum(length, self._cuts.lengths(a, b, window.entry, window.exit))
+            fixed, devices = window.fixed(a, b).seconds, np.arange(len(self.block.values))
+            length = reach.heads + fixed + reach.tails
+            for v in np.flatnonzero(self.heavy).tolist():
+                allowed = np.repeat(np.isfinite(fixed)[None], len(devices), axis=0)
+                allowed[:, v] &= devices == devices[:, None]
+                length[v] = np.maximum(length[v], self._passed(allowed).max(axis=(1, 2)))
             self._lengths[a, b] = length
         return self._lengths[a, b]
+
+    def _passed(self, allowed: BoolArray) -> FloatArray:
+        """Least seconds of what every port receives and sends. Shape (ways, devices, 2)."""
+        if self._network is None:
+            return np.zeros((len(allowed), allowed.shape[2], 2))
+        return SAFE * port_cuts(*self._network, allowed.astype(np.int64))
 
     def within(self, a: int, b: int, slack: FloatArray, choices: int, seconds: Callable[[], float]) -> Ways:
         """The ways between two devices, with some choices for the largest operators.
@@ -103,25 +113,32 @@ class WindowWays:
             most = float(slack[a, b])
             levels = [_levels(length, self.heavy, most) for length in self._chosen(a, b, most, choices, seconds)]
             none = Ways(np.zeros(0), np.zeros((0, *self.length(a, b).shape), dtype=np.bool_))
-            self._known[key] = Ways(*(np.concatenate(columns) for columns in zip(none, *levels, strict=True)))
+            ways = Ways(*(np.concatenate(columns) for columns in zip(none, *levels, strict=True)))
+            longer = np.maximum(ways.seconds, self._passed(ways.allowed).max(axis=(1, 2), initial=0.0))
+            self._known[key] = Ways(longer[longer < most], ways.allowed[longer < most])
         return self._known[key]
 
     def _chosen(self, a: int, b: int, slack: float, most: int, seconds: Callable[[], float]) -> list[FloatArray]:
         """Lengths by operator and device for every choice of devices for the operators with most bytes.
 
-        When time is up, choices for fewer operators have to do.
+        When time is up, or ports leave too many, choices for fewer operators have to do.
         """
-        length, none = self.length(a, b), np.full(len(self.weight), -1)
-        found, devices = [(none, length)], length.shape[1]
+        run, found = self.window.fixed(a, b).seconds, [(np.full(len(self.weight), -1), self.length(a, b))]
         for v in np.argsort(-self.weight, kind="stable")[: int(self.heavy.sum())].tolist():
+            tried = [
+                (np.where(np.arange(len(chosen)) == v, k, chosen), known)
+                for (chosen, known), k in product(found, range(run.shape[1]))
+                if known[v, k] < slack
+            ]
+            allowed = [(known < slack) & _on(chosen, run.shape[1]) for chosen, known in tried]
+            least = self._passed(np.asarray(allowed).reshape(-1, *run.shape)).max(axis=(1, 2), initial=0.0)
             longer = list[tuple[IntArray, FloatArray]]()
-            for (chosen, known), k in product(found, range(devices)):
-                if len(found) * devices > most or seconds() <= 0.0:
+            for (chosen, known), low in zip(tried, least.tolist(), strict=True):
+                if seconds() <= 0.0 or (least < slack).sum() > most:
                     return [length for _, length in found]
-                if known[v, k] < slack:
-                    more = np.where(np.arange(len(chosen)) == v, k, chosen)
-                    heads, tails = self._from_end(a, more, first=True), self._from_end(b, more, first=False)
-                    longer.append((more, np.maximum(heads + self.window.fixed(a, b).seconds + tails, known)))
+                if low < slack:
+                    heads, tails = self._from_end(a, chosen, first=True), self._from_end(b, chosen, first=False)
+                    longer.append((chosen, np.maximum(np.maximum(heads + run + tails, known), low)))
             found = longer
         return [length for _, length in found]
 
@@ -139,7 +156,7 @@ class WindowWays:
                 a, b = (end, other) if first else (other, end)
                 if np.isfinite(self.block.values[a, b]):
                     usable |= self.length(a, b) < self._slack[a, b]
-            usable &= (chosen[:, None] < 0) | (devices == chosen[:, None])
+            usable &= _on(chosen, len(devices))
             arrays = window.fixed(end, None) if first else window.fixed(None, end)
             arrays = arrays._replace(seconds=np.where(usable, arrays.seconds, np.inf))
             self._ends[key] = (heads_of if first else tails_of)(arrays, order_of_graph(arrays))
@@ -158,74 +175,44 @@ def _levels(length: FloatArray, heavy: BoolArray, slack: float) -> Ways:
     return Ways(values[begins], length <= last[:, None, None])
 
 
-class Cuts(NamedTuple):
-    """Least times of ports, by the device of an operator.
+def _on(chosen: IntArray, devices: int) -> BoolArray:
+    """Where operators may run that are on some devices (-1: on any). Shape (operators, devices)."""
+    return np.asarray((chosen[:, None] < 0) | (np.arange(devices) == chosen[:, None]))
 
-    ``whole`` is that of every pair of end devices; shape (K, K). ``enter`` is what a device receives with the exit
-    while an entry is elsewhere; shape (K,). The others have shape (operators, K): what device k receives for an
-    operator alone, or for it and the exit; what it sends of an operator alone, or of it and the entry.
+
+class Network(NamedTuple):
+    """Operators, then tensors, as nodes: an arc from the operator that makes a tensor to it, others to its readers.
+
+    Attributes
+    ----------
+    start, arcs, to
+        The arcs at every node, and the end of each; arc i ^ 1 is the reverse of arc i. Tensor t begins with arc 2 t.
+    source
+        The operator that makes each tensor. Shape (tensors,).
+    seconds
+        Seconds to send each tensor from device to device. Shape (tensors, K, K).
     """
 
-    whole: FloatArray
-    enter: FloatArray
-    one_in: FloatArray
-    both_in: FloatArray
-    one_out: FloatArray
-    both_out: FloatArray
-
-    def lengths(self, a: int, b: int, entry: bool, exit_: bool) -> FloatArray:
-        """Least times between two devices of the ends, by operator and device. Shape (operators, K)."""
-        found = np.maximum(self.one_in, self.one_out)
-        if entry:
-            found[:, a] = self.one_out[:, a]
-        if exit_:
-            found[:, b] = self.one_in[:, b]
-        if entry and exit_ and a == b:
-            found[:, a] = 0.0
-        elif entry and exit_:
-            found[:, a], found[:, b] = self.both_out[:, a], self.both_in[:, b]
-        return np.asarray(np.maximum(found, self.whole[a, b]))
+    start: IntArray
+    arcs: IntArray
+    to: IntArray
+    source: IntArray
+    seconds: FloatArray
 
 
-def port_cuts(arrays: PlacementArrays, entry: bool, exit_: bool, tried: IntArray) -> Cuts:
-    """The cuts of a window for some of its operators; those of others are 0."""
-    count, devices = arrays.seconds.shape
-    whole, enter = np.zeros((devices, devices)), np.zeros(devices)
-    alone_in, both_in, alone_out, both_out = np.zeros((4, count, devices))
-    found = Cuts(whole, enter, alone_in, both_in, alone_out, both_out)
-    if arrays.model == DELAY or not len(arrays.source):
-        return found
-    names, first, name = np.unique(
+def network_of(arrays: PlacementArrays) -> Network:
+    """The network of a window with ports."""
+    count = len(arrays.seconds)
+    _, first, name = np.unique(
         arrays.tensor if arrays.model == PORT_TENSOR else np.arange(len(arrays.source)),
         return_index=True,
         return_inverse=True,
     )
-    cut, always = len(names), len(arrays.source)
     tails = np.concatenate([arrays.source[first], count + name])
-    heads = np.concatenate([count + np.arange(cut), arrays.target])
-    ends = np.column_stack([tails, heads]).ravel(), np.column_stack([heads, tails]).ravel()
-    arcs = Adjacency.from_pairs(count + cut, ends[0], np.arange(2 * (cut + always)))
-    seconds, none = durations(arrays)[first], np.zeros(count + cut, dtype=np.bool_)
-    for k, incoming in product(range(devices), (True, False)):
-        others = [a for a in range(devices) if a != k]
-        least = (seconds[:, others, k] if incoming else seconds[:, k, others]).min(axis=1, initial=np.inf)
-        capacity = np.zeros(2 * (cut + always))
-        capacity[: 2 * cut : 2], capacity[2 * cut :: 2] = least, np.inf
-        network = (arcs.start, arcs.items, ends[1], capacity)
-        one, both = (alone_in, both_in) if incoming else (alone_out, both_out)
-        here, elsewhere = none.copy(), np.append(np.isinf(arrays.seconds[:, k]), none[:cut])
-        elsewhere[0 if incoming else count - 1] |= entry if incoming else exit_
-        begin, end = (elsewhere, here) if incoming else (here, elsewhere)
-        one[tried, k] = SAFE * least_cuts(*network, begin, end, tried, incoming)
-        if exit_ if incoming else entry:
-            here[count - 1 if incoming else 0] = True
-            values = SAFE * least_cuts(*network, begin, end, np.append(tried, np.flatnonzero(here)), incoming)
-            both[tried, k] = values[:-1]
-            enter[k] = values[-1] if incoming else enter[k]
-            far = others if entry and exit_ else range(devices)
-            rest = whole[far, k] if incoming else whole[k, far]
-            (whole.T if incoming else whole)[k, far] = np.maximum(rest, values[-1])
-    return found
+    heads = np.concatenate([count + np.arange(len(first)), arrays.target])
+    arcs = Adjacency.from_pairs(count + len(first), np.column_stack([tails, heads]).ravel(), np.arange(2 * len(tails)))
+    to = np.column_stack([heads, tails]).ravel()
+    return Network(arcs.start, arcs.items, to, arrays.source[first], durations(arrays)[first])
 
 
 @helper
@@ -278,24 +265,34 @@ def fill(
 
 
 @loop
-def least_cuts(
-    start: IntArray,
-    arcs: IntArray,
-    to: IntArray,
-    capacity: FloatArray,
-    begin: BoolArray,
-    end: BoolArray,
-    tried: IntArray,
-    last: bool,
-) -> FloatArray:
-    """The least cut for each of some nodes in addition, as an end if ``last``, else as a beginning."""
-    by, queue = np.empty(len(begin), dtype=np.int64), np.empty(len(begin), dtype=np.int64)
-    begin, end, known = begin.copy(), end.copy(), capacity.copy()
-    value, values = fill(start, arcs, to, known, begin, end, by, queue), np.zeros(len(tried))
-    for i in range(len(tried)):
-        marks = end if last else begin
-        before, left = marks[tried[i]], known.copy()
-        marks[tried[i]] = True
-        values[i] = value + fill(start, arcs, to, left, begin, end, by, queue)
-        marks[tried[i]] = before
-    return values
+def port_cuts(
+    start: IntArray, arcs: IntArray, to: IntArray, source: IntArray, seconds: FloatCube, allowed: IntCube
+) -> FloatCube:
+    """The least cuts between what is elsewhere for sure and what is on a device for sure: received, and sent.
+
+    ``allowed`` is 1 where an operator may run. Shapes (ways, operators, K); (ways, K, 2).
+    """
+    ways, count, devices = allowed.shape
+    found, left, size = np.zeros((ways, devices, 2)), np.empty(len(to)), len(start) - 1
+    by, queue = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    here, elsewhere = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
+    for w in range(ways):
+        for k in range(devices):
+            for v in range(count):
+                elsewhere[v] = allowed[w, v, k] == 0
+                here[v] = allowed[w, v, k] == 1 and allowed[w, v].sum() == 1
+            if not (here.any() and elsewhere.any()):
+                continue
+            for sends in range(2):
+                left[:] = np.inf
+                left[1::2] = 0.0
+                for t in range(len(source)):
+                    least, possible = np.inf, False
+                    for a in range(devices):
+                        if a != k and (sends == 1 or allowed[w, source[t], a] == 1):
+                            possible = True
+                            least = min(least, seconds[t, k, a] if sends == 1 else seconds[t, a, k])
+                    left[2 * t] = least if possible else 0.0
+                ends = (here, elsewhere) if sends == 1 else (elsewhere, here)
+                found[w, k, sends] = fill(start, arcs, to, left, ends[0], ends[1], by, queue)
+    return found
