@@ -10,6 +10,7 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.placement.instance import lower
+from opweave.problems.arrays import FloatArray
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
@@ -47,21 +48,18 @@ def test_prices_far_too_high_at_first_are_never_negative_later(seed: int) -> Non
     """The engine keeps the bounds of its columns up to a tolerance only, and at negative prices bounds are false."""
     problem, rng = twin_problem(seed), np.random.default_rng(seed)
     optimum, _ = best_placement(problem)
-    instance = lower(problem)
-    arrays, memory, found = arrays_of(instance, problem), memory_of(instance), [0.0]
-    assert memory is not None
-    search = MemoryBounds(milestones_of(arrays), arrays, memory, 1e6 * rng.random(3))
+    search, found = memory_bounds(problem, 1e6 * rng.random(3)), [0.0]
     search.go_on(lambda: 1.0, found.append)
     assert (search.price >= 0.0).all()
     assert optimum is not None
     assert max(found) <= optimum * (1 + 1e-9)
 
 
-def memory_bounds(problem: ow.Placement, price: float) -> MemoryBounds:
+def memory_bounds(problem: ow.Placement, price: float | FloatArray) -> MemoryBounds:
     instance = lower(problem)
     arrays, memory = arrays_of(instance, problem), memory_of(instance)
     assert memory is not None
-    return MemoryBounds(milestones_of(arrays), arrays, memory, np.full(len(instance.devices), price))
+    return MemoryBounds(milestones_of(arrays), arrays, memory, np.zeros(len(instance.devices)) + price)
 
 
 def test_a_window_may_have_no_plan_that_is_known() -> None:

@@ -11,7 +11,7 @@ import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.chain_bound import Block, milestones_of
-from opweave.solvers.placement.bounds.ways import WindowWays, network_of, port_cuts
+from opweave.solvers.placement.bounds.ways import WindowWays, _levels, network_of, port_cuts
 from opweave.solvers.placement.bounds.windows import cut_window
 from tests.solvers.placement.instances import MODELS, cheapest, small_problem, twin_problem
 
@@ -63,3 +63,8 @@ def test_parallel_tensors_pass_a_port_one_by_one() -> None:
     allowed[0, 0, 1] = allowed[0, 5, 0] = 0
     allowed[1, [0, 3, 4, 5], 1] = allowed[1, 1:3, 0] = 0  # two operators elsewhere: their tensors, there and back
     assert port_cuts(*network, allowed)[:, 1] == pytest.approx(np.asarray([[8.0, 0.0], [4.0, 4.0]]))
+
+
+def test_light_operators_run_wherever_a_plan_between_two_levels_lets_them() -> None:
+    """The heavy one divides at 2 and 9 s; a plan of 5 s is in the first level, and its light one may take 4 s."""
+    assert _levels(np.asarray([[2.0, 9.0], [1.0, 4.0]]), np.asarray([True, False]), 10.0).allowed[0, 1].all()

@@ -3,8 +3,8 @@
 A plan whose window takes no more than t seconds runs every operator on a device where the least length of the window
 with the operator there is no more than t: its head, run time and tail, and what ports have to pass then. So the lengths
 of all operators on all devices, sorted, divide the plans into *levels*. Those between two levels take at least the
-lower one, and run operators where the upper one allows. There may be a level for every length; a few with the largest
-steps between them are kept, and the others are joined to them.
+lower one, and run operators where lengths are below the upper one. There may be a level for every length of operators
+with bytes; a few with the largest steps between them are kept, and the others are joined to them.
 
 Largest operators are fixed first: one list of levels for each choice of their devices, with heads and tails that know
 the choice. Every plan makes one of the choices. Heads depend on the entry and tails on the exit only, so that all pairs
@@ -59,6 +59,7 @@ class WindowWays:
     def __init__(self, block: Block, weight: FloatArray) -> None:
         self.block, self.window, self.weight, self.heavy = block, block.window, weight, weight > 0.0
         self._network: Network | None = None
+        self._seconds: Callable[[], float] = lambda: 0.0
         self._lengths: dict[tuple[int, int], FloatArray] = {}
         self._slack: FloatArray | None = None
         self._known: dict[tuple[int, int, int], Ways] = {}
@@ -70,7 +71,7 @@ class WindowWays:
         if self._network is None and len(window.inner) and window.arrays.model != DELAY:
             self._network, self._lengths, self._slack = network_of(window.arrays), {}, None
             for a, b in product(*(range(len(values) if exists else 1) for exists in (window.entry, window.exit))):
-                least = self._passed(np.isfinite(window.fixed(a, b).seconds)[None]).max()
+                least = self._passed(np.isfinite(window.fixed(a, b).seconds)[None])
                 values[window.cells(a, b)] = np.maximum(values[window.cells(a, b)], least)
 
     def port(self, a: int, b: int) -> float:
@@ -80,42 +81,45 @@ class WindowWays:
             return 0.0
         if not len(window.inner):
             return float(self.block.values[a, b])
-        return float(self._passed(np.isfinite(window.fixed(a, b).seconds)[None])[0, b, 0])
+        allowed = np.isfinite(window.fixed(a, b).seconds)[None].astype(np.int64)
+        return 0.0 if self._network is None else float(SAFE * port_cuts(*self._network, allowed)[0, b, 0])
 
     def length(self, a: int, b: int) -> FloatArray:
         """The least lengths by operator and device. Shape (operators, devices)."""
         if (a, b) not in self._lengths:
-            window, reach = self.window, self.window.reach(a, b)
-            fixed, devices = window.fixed(a, b).seconds, np.arange(len(self.block.values))
-            length = reach.heads + fixed + reach.tails
+            reach, run = self.window.reach(a, b), self.window.fixed(a, b).seconds
+            length = reach.heads + run + reach.tails
             for v in np.flatnonzero(self.heavy).tolist():
-                allowed = np.repeat(np.isfinite(fixed)[None], len(devices), axis=0)
-                allowed[:, v] &= devices == devices[:, None]
-                length[v] = np.maximum(length[v], self._passed(allowed).max(axis=(1, 2)))
+                if self._network is None or self._seconds() <= 0.0:
+                    break
+                more = np.where(np.arange(len(run)) == v, np.arange(run.shape[1])[:, None], -1)
+                length[v] = np.maximum(length[v], self._passed(np.isfinite(run) & _on(more, run.shape[1])))
             self._lengths[a, b] = length
         return self._lengths[a, b]
 
     def _passed(self, allowed: BoolArray) -> FloatArray:
-        """Least seconds of what every port receives and sends. Shape (ways, devices, 2)."""
+        """Least seconds that any port needs in some ways. Shape (ways,)."""
         if self._network is None:
-            return np.zeros((len(allowed), allowed.shape[2], 2))
-        return SAFE * port_cuts(*self._network, allowed.astype(np.int64))
+            return np.zeros(len(allowed))
+        return np.asarray(SAFE * port_cuts(*self._network, allowed.astype(np.int64)).max(axis=(1, 2)))
 
     def within(self, a: int, b: int, slack: FloatArray, choices: int, seconds: Callable[[], float]) -> Ways:
         """The ways between two devices, with some choices for the largest operators.
 
         ``slack`` says how long ways between two devices may take at most. Shape (devices, devices).
         """
+        self._seconds = seconds
         if self._slack is None or (slack != self._slack).any():
             self._slack, self._known, self._ends = slack, {}, {}
         key = (a, b, choices)
         if key not in self._known:
             most = float(slack[a, b])
-            levels = [_levels(length, self.heavy, most) for length in self._chosen(a, b, most, choices, seconds)]
-            none = Ways(np.zeros(0), np.zeros((0, *self.length(a, b).shape), dtype=np.bool_))
-            ways = Ways(*(np.concatenate(columns) for columns in zip(none, *levels, strict=True)))
-            longer = np.maximum(ways.seconds, self._passed(ways.allowed).max(axis=(1, 2), initial=0.0))
-            self._known[key] = Ways(longer[longer < most], ways.allowed[longer < most])
+            found = [Ways(np.zeros(0), np.zeros((0, *self.length(a, b).shape), dtype=np.bool_))]
+            for length in self._chosen(a, b, most, choices, seconds):
+                level = _levels(length, self.heavy, most)
+                longer = np.maximum(level.seconds, self._passed(level.allowed)) if seconds() > 0.0 else level.seconds
+                found.append(Ways(longer[longer < most], level.allowed[longer < most]))
+            self._known[key] = Ways(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
         return self._known[key]
 
     def _chosen(self, a: int, b: int, slack: float, most: int, seconds: Callable[[], float]) -> list[FloatArray]:
@@ -125,20 +129,19 @@ class WindowWays:
         """
         run, found = self.window.fixed(a, b).seconds, [(np.full(len(self.weight), -1), self.length(a, b))]
         for v in np.argsort(-self.weight, kind="stable")[: int(self.heavy.sum())].tolist():
-            tried = [
-                (np.where(np.arange(len(chosen)) == v, k, chosen), known)
-                for (chosen, known), k in product(found, range(run.shape[1]))
-                if known[v, k] < slack
-            ]
-            allowed = [(known < slack) & _on(chosen, run.shape[1]) for chosen, known in tried]
-            least = self._passed(np.asarray(allowed).reshape(-1, *run.shape)).max(axis=(1, 2), initial=0.0)
-            longer = list[tuple[IntArray, FloatArray]]()
-            for (chosen, known), low in zip(tried, least.tolist(), strict=True):
-                if seconds() <= 0.0 or (least < slack).sum() > most:
+            tried, longer = list[tuple[IntArray, FloatArray, float]](), list[tuple[IntArray, FloatArray]]()
+            for chosen, known in found:
+                if seconds() <= 0.0 or len(tried) > most:
                     return [length for _, length in found]
-                if low < slack:
-                    heads, tails = self._from_end(a, chosen, first=True), self._from_end(b, chosen, first=False)
-                    longer.append((chosen, np.maximum(np.maximum(heads + run + tails, known), low)))
+                usable = np.flatnonzero(known[v] < slack)
+                more = np.where(np.arange(len(chosen)) == v, usable[:, None], chosen)
+                least = self._passed((known < slack) & _on(more, run.shape[1])).tolist()
+                tried += [(each, known, low) for each, low in zip(more, least, strict=True) if low < slack]
+            for chosen, known, low in tried:
+                if seconds() <= 0.0 or len(tried) > most:
+                    return [length for _, length in found]
+                heads, tails = self._from_end(a, chosen, first=True), self._from_end(b, chosen, first=False)
+                longer.append((chosen, np.maximum(np.maximum(heads + run + tails, known), low)))
             found = longer
         return [length for _, length in found]
 
@@ -171,13 +174,13 @@ def _levels(length: FloatArray, heavy: BoolArray, slack: float) -> Ways:
     begins = np.sort(np.append(0, 1 + np.argsort(-np.diff(values), kind="stable")[: MOST_LEVELS - 1]))
     if not len(values):
         return Ways(values, np.zeros((0, *length.shape), dtype=np.bool_))
-    last = np.append(values[begins[1:] - 1], values[-1])
-    return Ways(values[begins], length <= last[:, None, None])
+    ends = np.append(values[begins[1:]], slack)  # of light operators, some lengths lie between the levels
+    return Ways(values[begins], length < ends[:, None, None])
 
 
 def _on(chosen: IntArray, devices: int) -> BoolArray:
-    """Where operators may run that are on some devices (-1: on any). Shape (operators, devices)."""
-    return np.asarray((chosen[:, None] < 0) | (np.arange(devices) == chosen[:, None]))
+    """Where operators may run that are on some devices (-1: on any). Shape (..., operators, devices)."""
+    return np.asarray((chosen[..., None] < 0) | (np.arange(devices) == chosen[..., None]))
 
 
 class Network(NamedTuple):
@@ -203,11 +206,8 @@ class Network(NamedTuple):
 def network_of(arrays: PlacementArrays) -> Network:
     """The network of a window with ports."""
     count = len(arrays.seconds)
-    _, first, name = np.unique(
-        arrays.tensor if arrays.model == PORT_TENSOR else np.arange(len(arrays.source)),
-        return_index=True,
-        return_inverse=True,
-    )
+    names = arrays.tensor if arrays.model == PORT_TENSOR else np.arange(len(arrays.source))
+    _, first, name = np.unique(names, return_index=True, return_inverse=True)
     tails = np.concatenate([arrays.source[first], count + name])
     heads = np.concatenate([count + np.arange(len(first)), arrays.target])
     arcs = Adjacency.from_pairs(count + len(first), np.column_stack([tails, heads]).ravel(), np.arange(2 * len(tails)))
