@@ -75,7 +75,7 @@ class _Node:
 
 def least_whole(
     program: LinearProgram,
-    whole: BoolArray,
+    whole: IntArray,
     endless: BoolArray,
     ceiling: float,
     seconds: float,
@@ -88,7 +88,7 @@ def least_whole(
     program
         The program. All columns have finite bounds, and those of integral columns are integers.
     whole
-        Which columns are integral. Shape (columns,).
+        Which columns are integral: those with numbers above 0. The largest are divided first. Shape (columns,).
     endless
         Columns, such as times, that only the ceiling keeps within their upper bounds. Shape (columns,).
     ceiling
@@ -107,7 +107,7 @@ def least_whole(
     return with_highs(_search, task, seconds, lambda: should_stop(-math.inf)) or Proved(-math.inf, False)
 
 
-def _search(task: tuple[LinearProgram, BoolArray, BoolArray, float, float], should_stop: Callable[..., bool]) -> Proved:
+def _search(task: tuple[LinearProgram, IntArray, BoolArray, float, float], should_stop: Callable[..., bool]) -> Proved:
     """Search until the time is up."""
     return _Tree(*task, should_stop).run()
 
@@ -158,13 +158,14 @@ class _Tree:
     def __init__(
         self,
         program: LinearProgram,
-        whole: BoolArray,
+        whole: IntArray,
         endless: BoolArray,
         ceiling: float,
         seconds: float,
         should_stop: Callable[[float], bool],
     ) -> None:
         self.columns = np.flatnonzero(whole).astype(np.int64)
+        self.rank = whole[self.columns]
         self.ceiling, self.end, self.should_stop = ceiling, perf_counter() + seconds, should_stop
         self.relaxation = Relaxation(program, self.columns, endless, self.end)
         self.gain = np.zeros((2, len(self.columns)))
@@ -178,11 +179,9 @@ class _Tree:
         """Divide the node with the smallest bound until it cannot be divided, the ceiling is reached, or time is up."""
         low, high = self.relaxation.lower[self.columns].copy(), self.relaxation.upper[self.columns].copy()
         self._open(self.relaxation.solve(low, high, -math.inf), low, high, -math.inf)
-        while self.heap and self.number < MOST_NODES:
-            self.bound = min(self.heap[0].bound, self.least_closed)
+        while self.heap and self.number < MOST_NODES and self.heap[0].bound < self.least_closed:
+            self.bound = self.heap[0].bound
             if self._late() or self.bound >= self.ceiling - CLOSE * abs(self.ceiling):
-                break
-            if self.least_closed <= self.heap[0].bound:
                 break
             self._divide(heapq.heappop(self.heap))
         open_ = self.heap[0].bound if self.heap else math.inf
@@ -236,6 +235,7 @@ class _Tree:
         split = np.flatnonzero((apart > FRACTION) & (high > low))
         if not len(split):
             return -1, 0.0, bound
+        split = split[self.rank[split] == self.rank[split].max()]
         down, up = values - np.floor(values), np.ceil(values) - values
         mean = self.gain / np.maximum(self.times, 1.0)
         known = self.times.sum(axis=1)

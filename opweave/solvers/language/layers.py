@@ -158,10 +158,10 @@ class Counting:
     def _proved(self, ceiling: float) -> float:
         """What opweave's tree proves of the program, in seconds; at most the ceiling."""
         program, left = self.program.linear(), self.run.remaining()
-        whole, endless = np.ones((2, len(program.cost)), dtype=bool)
+        whole, endless = np.ones(len(program.cost), dtype=np.int64), np.zeros(len(program.cost), dtype=bool)
         seconds = UNTIMED_SECONDS if left is None else left
         unit = self.program.unit
-        proof = least_whole(program, whole, ~endless, ceiling / unit, seconds, lambda _: self.run.should_stop())
+        proof = least_whole(program, whole, endless, ceiling / unit, seconds, lambda _: self.run.should_stop())
         return max(0.0, min(proof.bound * unit, ceiling))
 
 

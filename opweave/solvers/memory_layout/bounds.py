@@ -54,8 +54,8 @@ def whole_bound(
     if whole > MOST_COLUMNS:
         return None
     scaled, factor = _scaled(program)
-    integral = np.arange(len(program.cost)) < whole
-    proof = least_whole(scaled, integral, np.zeros_like(integral), ceiling * factor, seconds, lambda _: should_stop())
+    columns = np.arange(len(program.cost))
+    proof = least_whole(scaled, 1 * (columns < whole), columns < 0, ceiling * factor, seconds, lambda _: should_stop())
     return proof._replace(bound=proof.bound / factor)
 
 

@@ -33,15 +33,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import networkx as nx
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.engines.highs_child import never
-from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
+from opweave.solvers.linear import Dual, LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.bounds.whole_bytes import ANYWHERE, Labels, Passing, composed, passings
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
@@ -196,26 +197,35 @@ class CountProgram:
         self.most, self.equal = SparseRows(), SparseRows()
         self.unit = max(float(whole.room.max(initial=1)), 1.0)
         self.count, self.upper = len(self.ways_type), [self.times[self.ways_type]]
-        self.passed = self.count + np.arange(len(passages))
-        self.upper.append(self.times[self.type])
-        self.count += len(passages)
+        self.passed = self.more((1, len(passages)), self.times[self.type])[0]
         self.time = self.more((1, len(self.times)))[0]
-        self.repeats = 2 * len(self.times) <= self.times.sum()
         self.program = self._program()
+        # columns of passages are few and decide most, so they are divided before those of ways
+        self.integral = np.where(np.arange(self.count) < len(self.ways_type), 1, 2)
+        self.integral[[*self.time, self.wait]] = 0
 
     def relaxed(self, seconds: float) -> tuple[FloatArray, float]:
         """Seconds per byte of every device: multipliers of the sets that it is in. And what the linear program proves.
 
-        Both are 0 if the time was too short. Shape (devices,).
+        Both are 0 if the time was too short. Shape (devices,). From then on, the program lacks the counts that are 0 in
+        plans shorter than the ceiling, by their reduced costs.
         """
         program, sets = self.program, self.whole.sets
         found = minimise(program, seconds)
         if found is None:
             return np.zeros(sets.shape[1]), 0.0
         prices = np.concatenate([found.most_price, found.equal_price])
-        proved = proved_value(program.cost, *program.rows(), (program.lower, program.upper), prices)
+        value, reduced = Dual(program.cost, *program.rows()).priced(prices, (program.lower, program.upper))
+        if math.isfinite(value):
+            self._keep((self.integral == 0) | (reduced <= (1.0 - value) * (1.0 + SUMMATION) + SUMMATION))
         multipliers = np.abs(found.most_price[: len(sets)]) @ sets
-        return np.asarray(multipliers * self.ceiling / self.unit), self._seconds(proved)
+        return np.asarray(multipliers * self.ceiling / self.unit), self._seconds(value)
+
+    def _keep(self, chosen: BoolArray) -> None:
+        """Leave some columns in the program; the others are 0."""
+        whole, self.integral = self.program, self.integral[chosen]
+        columns = {name: getattr(whole, name)[chosen] for name in ("cost", "lower", "upper")}
+        self.program = replace(whole, **columns, equal=whole.equal[:, chosen], most=whole.most[:, chosen])
 
     def bound(self, seconds: Callable[[], float], report: Callable[[float], object] = never) -> float:
         """The least seconds of all plans that fit, as far as that is proved in the time left; at most the ceiling.
@@ -227,14 +237,9 @@ class CountProgram:
             report(self._seconds(share))
             return seconds() <= 0.0
 
-        none, bound = np.zeros(len(self.program.cost), dtype=np.bool_), 0.0
-        whole = ~none
-        whole[self.time] = whole[self.wait] = False
-        for first in (len(self.ways_type), 0):  # columns of passages are few and decide most
-            chosen = whole & (np.arange(len(none)) >= first)
-            proved = least_whole(self.program, chosen, none, 1.0, seconds(), should_stop)
-            bound = max(bound, self._seconds(proved.bound))
-        return bound
+        report(self.relaxed(seconds())[1])
+        none = np.zeros(len(self.integral), dtype=np.bool_)
+        return self._seconds(least_whole(self.program, self.integral, none, 1.0, seconds(), should_stop).bound)
 
     def _seconds(self, share: float) -> float:
         """A bound in seconds, given as a share of the ceiling."""
@@ -261,7 +266,7 @@ class CountProgram:
         cost[self.wait] = 1.0
         return LinearProgram.of(cost, np.concatenate(self.upper), self.most, self.equal)
 
-    def more(self, shape: tuple[int, int], most: float = 1.0) -> IntArray:
+    def more(self, shape: tuple[int, int], most: float | FloatArray = 1.0) -> IntArray:
         """Numbers of new columns."""
         first, self.count = self.count, self.count + shape[0] * shape[1]
         self.upper.append(np.full(self.count - first, most))
