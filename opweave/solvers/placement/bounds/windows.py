@@ -59,17 +59,10 @@ class Window:
     def key(self) -> bytes:
         """A key that is equal for windows that differ only in the names of operators and tensors."""
         arrays = self.arrays
-        parts = (
-            arrays.seconds,
-            arrays.source,
-            arrays.target,
-            arrays.tensor,
-            arrays.size,
-            arrays.before_start,
-            arrays.before,
-        )
         ends = np.asarray([self.entry, self.exit, len(arrays.seconds)], dtype=np.int64)
-        return b"|".join(part.tobytes() for part in (ends, *parts))
+        flows = arrays.source, arrays.target, arrays.tensor, arrays.size
+        parts = ends, arrays.seconds, *flows, arrays.before_start, arrays.before
+        return b"|".join(part.tobytes() for part in parts)
 
     def cells(self, a: int, b: int) -> tuple[slice, slice]:
         """Entries of a table that two end devices stand for; a missing end stands for all devices. Shape (K, K)."""
@@ -247,6 +240,9 @@ SHORT = 10
 """Most operators between the ends of a short flow. Windows do not see flows that pass a milestone: a chain through the
 small operators of a norm would let its state change devices for nothing."""
 
+NEAR = 4 * SHORT
+"""Most operators that are looked at from either end of a flow."""
+
 
 def reachable(arrays: PlacementArrays, order: IntArray) -> NDArray[np.bool_]:
     """Whether the first operator of every pair equals the second or comes before it. Shape (operators, operators)."""
@@ -307,14 +303,21 @@ def milestone_chain(arrays: PlacementArrays, most: int = WINDOW_SIZE) -> Chain:
 
 
 def _passed(arrays: PlacementArrays, reach: NDArray[np.bool_], order: IntArray) -> NDArray[np.bool_]:
-    """Positions that some short flow passes: a path from its source to its target goes through them."""
+    """Positions that some short flow passes, and those that a long flow passes at its ends.
+
+    A flow passes the operators on all paths from its source to its target. Those at its ends have no bytes, nor has any
+    between them and the source or the target. So the sum of two branches is no milestone if a residual joins later.
+    """
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    passed = np.zeros(len(order), dtype=bool)
+    passed, heavy = np.zeros(len(order), dtype=bool), np.diff(arrays.parameters_start)[order] > 0
     for u, v in zip(place[arrays.source].tolist(), place[arrays.target].tolist(), strict=True):
-        between = np.flatnonzero(reach[u, u + 1 : v] & reach[u + 1 : v, v])
-        if len(between) <= SHORT:
-            passed[u + 1 + between] = True
+        between = u + 1 + np.flatnonzero(reach[u, u + 1 : v] & reach[u + 1 : v, v])
+        for near in (between[:NEAR], between[::-1][:NEAR]):
+            inside = reach[np.ix_(near, near)]
+            closer = np.triu(inside | inside.T)
+            at_end = (closer.sum(axis=0) <= SHORT) & ~(heavy[near] @ closer)
+            passed[near[at_end | (len(between) <= SHORT)]] = True
     return passed
 
 
